@@ -100,6 +100,7 @@ impl Loom {
     }
 }
 
+/// [`Loom::check_to`] of a boxed scenario.
 fn explore(preemptions: usize, scenario: Box<dyn Fn() + Send + Sync>) {
     let mut model = ::loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);

@@ -5,8 +5,10 @@
 //! Guards `TxQueue::reopen`, `enqueue/room.rs` and `Ctx::held_up`. No test here depends on speed: a thread that yields its
 //! CPU calls the test's hook ([`sched_yield`]), which lets the other thread run until it is done.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -24,6 +26,8 @@ use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 thread_local! {
     static ON_YIELD: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+    /// What a hook panicked with.
+    static PANIC: RefCell<Option<Box<dyn Any + Send>>> = const { RefCell::new(None) };
 }
 
 /// Calls `f` while each yield of the calling thread calls `on_yield`; returns the number of yields and the result of `f`.
@@ -37,17 +41,24 @@ fn with_yields<R>(mut on_yield: impl FnMut() + 'static, f: impl FnOnce() -> R) -
     ON_YIELD.set(Some(Box::new(counted)));
     let result = f();
     ON_YIELD.set(None);
+    if let Some(panic) = PANIC.take() {
+        resume_unwind(panic);
+    }
     (yields.load(SeqCst), result)
 }
 
-/// What yields the CPU of a thread, in place of libc's function: `Native` calls it through std. A thread with a hook calls
-/// that. Another `Arch` for the hook would have the compiler produce the whole path once more.
+/// Replaces libc's function, which `Native` calls through std. A thread that has a hook calls it; any other yields its CPU.
+/// An `Arch` with the hook would compile the whole path once more.
+// SAFETY: its signature is that of libc's function, whose callers rely on no effect.
 #[unsafe(no_mangle)]
 extern "C" fn sched_yield() -> libc::c_int {
-    // Taken out meanwhile: what the hook itself waits for may yield too.
-    if let Some(mut on_yield) = ON_YIELD.take() {
-        on_yield();
-        ON_YIELD.set(Some(on_yield));
+    // The hook is taken out while it runs: it waits, and a wait may yield. A thread that ends may have no hook any more.
+    if let Some(mut on_yield) = ON_YIELD.try_with(RefCell::take).ok().flatten() {
+        // A panic must not unwind into a caller in C.
+        match catch_unwind(AssertUnwindSafe(&mut on_yield)) {
+            Ok(()) => ON_YIELD.set(Some(on_yield)),
+            Err(panic) => PANIC.set(Some(panic)),
+        }
         return 0;
     }
     // SAFETY: the system call takes no argument and changes no memory.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::process::{Finished, Running};
+use crate::support::skip::{require_root, require_tools};
 use crate::support::tempdir::TempDir;
 
 /// Exit codes: bad input, and a refusal by the system.
@@ -376,8 +377,7 @@ fn devices_that_do_not_open() {
 #[test]
 fn a_user_without_permission() {
     const TEST: &str = "a_user_without_permission";
-    if !(crate::support::skip::require_root(TEST) && crate::support::skip::require_tools(TEST, &["setpriv"]))
-    {
+    if !(require_root(TEST) && require_tools(TEST, &["setpriv"])) {
         return;
     }
     let nobody = |arguments: &[&str]| {

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::support::process::{Finished, Running};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(300);
 const KEYS: [&str; 43] = [

@@ -4,12 +4,13 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::process::{Finished, Running};
-use crate::support::skip::{require_root, require_tools};
-use crate::support::tempdir::TempDir;
 use serde_json::Value;
 use txq::stats::log2::Log2;
 use txq_cli_common::bars;
+
+use crate::support::process::{Finished, Running};
+use crate::support::skip::{require_root, require_tools};
+use crate::support::tempdir::TempDir;
 
 fn run(command: &mut Command) -> Finished {
     Running::start(command).finish(Duration::from_secs(120))

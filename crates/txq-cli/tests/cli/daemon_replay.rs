@@ -4,7 +4,5 @@ mod keys;
 mod play;
 mod reload;
 
-use crate::socket::bench;
-
 /// Time between two frames of a capture, in microseconds.
 pub(crate) const GAP: u32 = 100;

@@ -1,8 +1,9 @@
 //! `txq doctor` and `txq xps`, on a real interface of the kernel in a namespace of its own.
 
+use serde_json::Value;
+
 use crate::support::netns::Netns;
 use crate::support::skip::{require_root, require_tools};
-use serde_json::Value;
 
 /// Runs `txq` in a namespace; returns its exit code and what it printed.
 fn txq(namespace: &Netns, words: &str) -> (i32, String) {

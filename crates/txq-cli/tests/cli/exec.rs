@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::dns::DnsServer;
 use crate::support::netns::Netns;
 use crate::support::process::{Finished, Running, run, wait_until};
 use crate::support::skip::{require, require_root, require_tools};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
 
 /// How long a busy machine may need for work of a second on a quiet one.
 const LONG: Duration = Duration::from_secs(120);

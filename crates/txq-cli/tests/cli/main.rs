@@ -1,5 +1,6 @@
-//! The command `txq` as its users and their programs run it. All in one test program: each of its own costs as much to
-//! compile and to link as what it tests, and waits alone.
+//! The command `txq` as its users and their programs run it.
+//!
+//! All these tests are one program: several would each compile `support`, and cargo runs programs one after another.
 
 #[path = "../../../../tests/support/mod.rs"]
 #[allow(dead_code, reason = "other test programs use the rest")]

@@ -1,6 +1,9 @@
 //! txq's main job, from outside: several threads replay real captured traffic through the transmit path into an interface.
 //! The frames that arrive, the kernel's counters and the command's report must agree to the packet.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
 use crate::support::capture::{self, Capture};
 use crate::support::check::{flows, in_order, same_frames};
 use crate::support::netns::{Counters, Netns};
@@ -11,8 +14,6 @@ use crate::support::replay::Replay;
 use crate::support::report::{Report, assert_conserved};
 use crate::support::skip::{require_root, require_tools};
 use crate::support::tempdir::TempDir;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Four senders share two queues: none has a queue to itself, so a discipline is needed.
 const PATH: &str = "--threads 4 --txqs 2 --xps none --qdisc mq";

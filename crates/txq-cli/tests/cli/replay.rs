@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+use txq_device::Capture;
+
 use crate::support::check::{flows, in_order, same_frames};
 use crate::support::pcap::{ETHERNET, FLOWS, RAW, frames, pcap};
 use crate::support::process::Running;
 use crate::support::report::{Report, assert_conserved};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
-use txq_device::Capture;
 
 const LONG: Duration = Duration::from_secs(120);
 const FRAMES: u32 = 3000;

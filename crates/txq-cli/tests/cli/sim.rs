@@ -5,9 +5,10 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::support::process::{Finished, Running};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
 
 /// Six senders at one txq of a desktop, for a fifth of a millisecond.
 const TINY: &str = r#"

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::support::process::{Finished, Running};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
 
 const INPUT: i32 = 1;
 const SYSTEM: i32 = 2;

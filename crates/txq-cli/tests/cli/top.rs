@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::process::{Finished, Running};
 use crate::support::tempdir::TempDir;
-use serde_json::Value;
 
 /// A bound that no test reaches on a working program, however slow the machine is.
 const LONG: Duration = Duration::from_secs(120);

@@ -42,10 +42,12 @@ impl FilterInfo {
         self.actions.iter_mut().zip(&part.actions).for_each(|(action, part)| action.add_part(part));
     }
 
-    /// Adds the lists of two parts, which have the same filters.
+    /// Adds the list of another part of the qdisc, which has the same filters. Reads it only if one of them counts something.
     #[doc(hidden)]
-    pub fn add_parts(sum: &mut [Self], part: &[Self]) {
-        sum.iter_mut().zip(part).for_each(|(filter, part)| filter.add_part(part));
+    pub fn add_parts(sum: &mut [Self], part: &dyn Fn() -> Vec<Self>) {
+        if sum.iter().any(|filter| filter.hits.is_some() || !filter.actions.is_empty()) {
+            sum.iter_mut().zip(part()).for_each(|(filter, part)| filter.add_part(&part));
+        }
     }
 }
 

@@ -149,7 +149,7 @@ impl<A: Arch> PacketScheduler<A> {
     pub fn filters(&mut self, parent: Option<Handle>, style: Style, cache: &mut Cache<A>) -> Vec<FilterInfo> {
         let show = |trees: &mut tree::Trees<'_, A>| {
             let read = |all: &Filters<A>, of| all.info(parent.is_none().then_some(of), style);
-            trees.read_filters(parent, read, |sum, part| FilterInfo::add_parts(sum, &part))
+            trees.read_filters(parent, read, |sum, part| FilterInfo::add_parts(sum, part))
         };
         let shown = self.call_and_free(&mut Clock::new(), cache, |top, cx| top.trees(cx, show));
         shown.unwrap_or_default()

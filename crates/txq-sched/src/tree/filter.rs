@@ -48,23 +48,20 @@ impl<A: Arch> Trees<'_, A> {
     }
 
     /// As [`with_filters`](Trees::with_filters), to read them. Replicas have the same filters, each with its own counters:
-    /// `add` adds what `f` returned for the next tree to what it returned for those before.
+    /// `add` adds what `f` returns for the next tree to what it returned for those before.
     ///
     /// # Errors
     /// As those of [`with_filters`](Trees::with_filters).
     pub fn read_filters<R>(
         &mut self,
         parent: Option<Handle>,
-        mut f: impl FnMut(&Filters<A>, Handle) -> R,
-        mut add: impl FnMut(&mut R, R),
+        f: impl Fn(&Filters<A>, Handle) -> R,
+        add: impl Fn(&mut R, &dyn Fn() -> R),
     ) -> Result<R, ParseError> {
         let mut sum = None;
-        self.with_filters(parent, |filters, parent| {
-            let part = f(filters, parent);
-            match &mut sum {
-                Some(sum) => add(sum, part),
-                None => sum = Some(part),
-            }
+        self.with_filters(parent, |filters, parent| match &mut sum {
+            Some(sum) => add(sum, &|| f(filters, parent)),
+            None => sum = Some(f(filters, parent)),
         })?;
         Ok(sum.expect("a parent without filters is an error"))
     }

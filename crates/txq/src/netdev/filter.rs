@@ -82,7 +82,7 @@ impl<A: Arch> NetDev<A> {
                         filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
                     };
                     trees
-                        .read_filters(parent, read, |sum, part| FilterInfo::add_parts(sum, &part))
+                        .read_filters(parent, read, |sum, part| FilterInfo::add_parts(sum, part))
                         .unwrap_or_default()
                 })
             })
@@ -100,8 +100,8 @@ impl<A: Arch> NetDev<A> {
             return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
         }
         let get = |filters: &Filters<A>, parent| filters.get(&request, parent, style);
-        let add = |sum: &mut Result<FilterInfo, _>, part: Result<FilterInfo, ParseError>| {
-            if let (Ok(sum), Ok(part)) = (sum, part) {
+        let add = |sum: &mut Result<FilterInfo, _>, part: &dyn Fn() -> Result<FilterInfo, ParseError>| {
+            if let (Ok(sum), Ok(part)) = (sum, part()) {
                 sum.add_part(&part);
             }
         };

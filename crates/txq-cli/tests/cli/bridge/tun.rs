@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, FAR, LONG, end};
 use crate::support::netns::Netns;
-use crate::support::process::{run, wait_until};
+use crate::support::process::{Running, run, wait_until};
 use crate::support::skip::require_tun;
 
 /// near has no interface but its TUN, as its default route; the router, which is the middle, has the other and a veth to far.
@@ -57,8 +57,7 @@ fn a_namespace_reaches_the_world_through_the_shaper() {
     let daemon = bench.daemon(&routed.file("tbf rate 40mbit burst 20k latency 50ms"));
     routed.address();
     assert!(routed.ping());
-    let mut server =
-        crate::support::process::Running::start(bench.far.command("iperf3").args(["-s", "--forceflush"]));
+    let mut server = Running::start(bench.far.command("iperf3").args(["-s", "--forceflush"]));
     server.wait_for_text("Server listening", LONG);
     for words in ["-n 4M", "-n 4M -R"] {
         let client = ["-c", FAR, "-J"].into_iter().chain(words.split_whitespace());

@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::{LONG, Place, wait_for};
+use crate::support::process::Running;
 
 /// Returns the counters of the root qdisc.
 fn counters(place: &Place, to: &str) -> Value {
@@ -85,9 +86,7 @@ fn a_run_serves_where_it_is_asked_to() {
         (&format!("--control --socket {path}"), format!("--socket={path}")),
         ("--name mine", "--name=mine".to_owned()),
     ] {
-        let running = crate::support::process::Running::start(
-            &mut place.command(&format!("run {asked} --quiet --duration 600s")),
-        );
+        let running = Running::start(&mut place.command(&format!("run {asked} --quiet --duration 600s")));
         wait_for("the run", || place.txq(&format!("tc {to} qdisc")).status.success());
         place.good(&format!("tc {to} qdisc replace dev null0 root pfifo limit 77"));
         assert!(place.good(&format!("tc {to} qdisc show dev null0")).contains("limit 77p"), "{asked}");

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::Value;
 
 use super::{LONG, Place, wait_for};
+use crate::support::process::Running;
 
 #[test]
 fn a_stopped_program_is_named() {
@@ -60,7 +61,7 @@ fn a_command_that_is_too_long_is_refused() {
     let mut command = place.command("tc qdisc show");
     // Beyond 256 KiB together; the system passes words of up to 128 KiB.
     command.args(["x".repeat(100_000), "y".repeat(100_000), "z".repeat(100_000)]);
-    let ended = crate::support::process::Running::start(&mut command).finish(LONG);
+    let ended = Running::start(&mut command).finish(LONG);
     assert_eq!(ended.status.code(), Some(1));
     assert_eq!(ended.stderr, "a request is longer than 262144 bytes\n");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::GAP;
-use super::bench::Bench;
+use crate::socket::bench::Bench;
 use crate::support::pcap::{ETHERNET, RAW, frames, pcap};
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use txq_device::Capture;
 
 use super::GAP;
-use super::bench::{Bench, LONG, end};
+use crate::socket::bench::{Bench, LONG, end};
 use crate::support::check::{in_order, same_frames};
 use crate::support::pcap::{ETHERNET, frames, pcap};
 use crate::support::process::wait_until;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::GAP;
-use super::bench::{Bench, LONG, end};
+use crate::socket::bench::{Bench, LONG, end};
 use crate::support::pcap::{ETHERNET, frames, pcap};
 use crate::support::process::wait_until;
 
