@@ -1,7 +1,7 @@
 //! Compares disciplines with 240 senders and 30 txqs, and prints how fast the simulation is: `cargo run --release -p txq-sim
 //! --example p0 [MILLISECONDS]`.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/sim/support.rs"]
 mod support;
 
 use txq::Discipline;

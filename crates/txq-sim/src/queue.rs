@@ -149,13 +149,19 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    /// Against a sorted list, with times that are often equal, and steps of which some leave the wheel.
+    /// Against a sorted map, with times that are often equal, and steps of which some leave the wheel.
     #[test]
     fn events_come_by_time_and_then_by_number() {
         let mut queue = Queue::default();
-        let mut list: Vec<(Picos, u64, u32)> = Vec::new();
+        let mut model: BTreeMap<(Picos, u64), u32> = BTreeMap::new();
+        let first = |model: &mut BTreeMap<_, _>| {
+            let ((at, seq), task) = model.pop_first().unwrap();
+            Event { at, seq, target: Target::Task(task) }
+        };
         let (mut x, mut now) = (1u64, 0);
         for i in 0..20_000u32 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -166,30 +172,22 @@ mod tests {
                 2 => now + (x >> 43),
                 _ => now + (x >> 58),
             };
-            if i % 3 == 0 && !list.is_empty() {
-                let (first, seq) = queue.replace_first(at, Target::Task(i));
-                list.sort_unstable();
-                now = now.max(first.at);
-                assert_eq!(
-                    (first.at, first.seq, first.target),
-                    (list[0].0, list[0].1, Target::Task(list[0].2))
-                );
-                list[0] = (at, seq, i);
+            if i % 3 == 0 && !model.is_empty() {
+                let (event, seq) = queue.replace_first(at, Target::Task(i));
+                now = now.max(event.at);
+                assert_eq!(event, first(&mut model));
+                model.insert((at, seq), i);
             } else if i % 5 < 4 {
-                list.push((at, queue.put(at, Target::Task(i)), i));
+                model.insert((at, queue.put(at, Target::Task(i))), i);
             } else if let Some(event) = queue.take() {
-                list.sort_unstable();
-                let (at, seq, task) = list.remove(0);
-                now = now.max(at);
-                assert_eq!(event, Event { at, seq, target: Target::Task(task) });
+                now = now.max(event.at);
+                assert_eq!(event, first(&mut model));
             }
         }
-        assert!(list.len() > 1000);
+        assert!(model.len() > 1000);
         while let Some(event) = queue.take() {
-            list.sort_unstable();
-            let (at, seq, task) = list.remove(0);
-            assert_eq!(event, Event { at, seq, target: Target::Task(task) });
+            assert_eq!(event, first(&mut model));
         }
-        assert!(list.is_empty() && queue.is_empty());
+        assert!(model.is_empty() && queue.is_empty());
     }
 }

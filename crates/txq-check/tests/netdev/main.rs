@@ -6,6 +6,9 @@ mod device;
 mod flow;
 mod goodput;
 mod graft;
+#[cfg(target_pointer_width = "64")]
+#[path = "../support/stacks.rs"]
+mod stacks;
 mod timers;
 mod txqueue;
 mod waiting;

@@ -15,6 +15,9 @@ mod rcu;
 mod socket;
 mod spinlock;
 mod spsc;
+#[cfg(target_pointer_width = "64")]
+#[path = "../support/stacks.rs"]
+mod stacks;
 mod ticket;
 mod timers;
 mod token;

@@ -126,16 +126,14 @@ fn the_limit_grows_to_what_the_device_sends_between_two_completions() {
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
     assert_eq!(bql(&dev).limit, 0);
     let _ = send(&dev, &mut sender, 100, 0..2000);
-    let mut rounds = 0;
     while !dev.is_idle() {
         wires.at(0).complete(usize::MAX);
         worker.poll();
-        rounds += 1;
     }
     let batches: Vec<_> = wires.at(0).batches.iter().map(Vec::len).collect();
     assert_eq!(batches[0], 1, "nothing is known yet");
     assert!(batches.contains(&64), "{batches:?}");
-    assert!(rounds < 200, "{rounds} rounds, {batches:?}");
+    assert!(batches.len() < 100, "{batches:?}");
     assert!(bql(&dev).limit >= 6400 && bql(&dev).limit < 40_000, "{:?}", bql(&dev));
     assert_conserved(&dev);
 }

@@ -1,12 +1,9 @@
 //! The published effect, from the data plane's own code: with 240 senders at 30 txqs, llist beats busylock in packets and in
 //! CPU time per packet. It fails when line transfers cost nothing: then all disciplines are alike.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod support;
-
 use txq::Discipline;
 
-use support::{Case, MS, P0, Ran, run};
+use crate::support::{Case, MS, P0, Ran, run};
 
 fn of(discipline: Discipline, case: Case) -> Ran {
     let ran = run(&Case { discipline, ..case });

@@ -5,10 +5,7 @@ use std::thread;
 
 use txq::Discipline;
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod support;
-
-use support::{Case, MS, P0, run};
+use crate::support::{Case, MS, P0, run};
 
 /// A heap with a history: blocks of odd sizes, every other one freed.
 fn litter(seed: usize) -> Vec<Vec<u8>> {

@@ -1,0 +1,107 @@
+//! Keeps the stacks that loom would map again.
+//!
+//! loom maps a stack for each thread of each execution, protects its lowest page, and unmaps it at the end. The small models
+//! spent more than half of their time in these three calls, and the threads of a test program waited for one another there,
+//! because the kernel changes a process's mappings one at a time. The functions below replace libc's for the test programs:
+//! a thread gets back the stacks that it has returned, which are mapped and protected already.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
+
+use libc::{MAP_STACK, PROT_NONE, PROT_READ, PROT_WRITE, SYS_mmap, SYS_mprotect, SYS_munmap, off_t, size_t};
+
+/// A mapping that this thread has created as a stack.
+struct Stack {
+    at: *mut c_void,
+    size: size_t,
+    /// Whether the stack has been returned.
+    free: bool,
+    /// The number of bytes from its start that are protected.
+    guard: size_t,
+}
+
+/// The stacks of a thread, in use or free. Its end unmaps those that are free; the others are unmapped when they are returned.
+#[derive(Default)]
+struct Stacks(Vec<Stack>);
+
+impl Drop for Stacks {
+    fn drop(&mut self) {
+        for stack in self.0.iter().filter(|stack| stack.free) {
+            // SAFETY: nobody uses a stack that has been returned.
+            unsafe { libc::syscall(SYS_munmap, stack.at, stack.size) };
+        }
+    }
+}
+
+thread_local! {
+    static STACKS: RefCell<Stacks> = RefCell::default();
+}
+
+/// Looks for a stack of this thread; returns `None` also where the thread is about to end.
+fn find<R>(is: impl Fn(&Stack) -> bool, then: impl FnOnce(&mut Stack) -> R) -> Option<R> {
+    STACKS
+        .try_with(|stacks| stacks.borrow_mut().0.iter_mut().find(|stack| is(stack)).map(then))
+        .ok()
+        .flatten()
+}
+
+#[allow(unsafe_code, reason = "it replaces libc's function")]
+// SAFETY: it does as mmap(2), except that the bytes of a new stack may be those of an old one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    size: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let is_stack = addr.is_null() && flags & MAP_STACK != 0 && prot == PROT_READ | PROT_WRITE && fd == -1;
+    let take = |stack: &mut Stack| {
+        stack.free = false;
+        stack.at
+    };
+    if is_stack && let Some(at) = find(|stack| stack.free && stack.size == size, take) {
+        return at;
+    }
+    // SAFETY: the caller's.
+    let got: c_long = unsafe { libc::syscall(SYS_mmap, addr, size, prot, flags, fd, offset) };
+    let at = ptr::with_exposed_provenance_mut(got as usize);
+    if is_stack && got != -1 {
+        // A stack that another thread has returned may have been here.
+        let _ = STACKS.try_with(|stacks| {
+            let stacks = &mut stacks.borrow_mut().0;
+            stacks.retain(|stack| stack.at != at);
+            stacks.push(Stack { at, size, free: false, guard: 0 });
+        });
+    }
+    at
+}
+
+#[allow(unsafe_code, reason = "it replaces libc's function")]
+// SAFETY: it does as mprotect(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(addr: *mut c_void, size: size_t, prot: c_int) -> c_int {
+    let own = |stack: &Stack| stack.at == addr && !stack.free;
+    if prot == PROT_NONE && find(own, |stack| stack.guard) == Some(size) {
+        return 0;
+    }
+    // SAFETY: the caller's.
+    let done = unsafe { libc::syscall(SYS_mprotect, addr, size, prot) } as c_int;
+    if done == 0 {
+        find(own, |stack| stack.guard = if prot == PROT_NONE { size } else { 0 });
+    }
+    done
+}
+
+#[allow(unsafe_code, reason = "it replaces libc's function")]
+// SAFETY: it does as munmap(2), except that a stack remains mapped for the thread that returns it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(addr: *mut c_void, size: size_t) -> c_int {
+    match find(|stack| stack.at == addr && stack.size == size && !stack.free, |stack| stack.free = true) {
+        Some(()) => 0,
+        // SAFETY: the caller's.
+        None => unsafe { libc::syscall(SYS_munmap, addr, size) as c_int },
+    }
+}

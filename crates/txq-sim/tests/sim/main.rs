@@ -1,0 +1,9 @@
+//! Whole devices on simulated machines. The unit tests create no device: each program that does compiles the whole data plane
+//! for [`Sim`](txq_sim::Sim).
+
+mod determinism;
+mod null;
+mod p0;
+mod shares;
+#[allow(dead_code, reason = "the example needs the rest")]
+mod support;
