@@ -85,7 +85,8 @@ impl Block {
     }
 }
 
-/// Functions for `before`: the documents' other host, with iperf3 and a DNS server. Neither is a job of the block's shell.
+/// Functions for `before`: the documents' other host, with iperf3 and a DNS server. Neither is a job of the block's shell. And a
+/// `sleep` that suits the machine.
 const HELP: &str = r#"
 other_host() {
     ip address add 192.0.2.1/32 dev lo
@@ -94,6 +95,8 @@ other_host() {
     until [ "$(ss -Hltn 'sport = :5201')" ] && [ "$(ss -Hlun 'sport = :53')" ]; do sleep 0.05; done
 }
 program() { printf '#!/bin/sh\nexec %s\n' "$2" > "$1"; chmod +x "$1"; }
+# A block gives a program a second to begin. On a busy machine that takes longer, and so do the starts of this one.
+sleep() { command sleep "$1"; for _ in {1..20}; do "$TXQ_OPERATOR" --list > /dev/null; done; }
 "#;
 
 /// Where [`programs`] mounts the folder of the programs that were built with the test, and the sources that blocks compile: the
