@@ -15,7 +15,7 @@ mod rcu;
 mod socket;
 mod spinlock;
 mod spsc;
-#[cfg(target_pointer_width = "64")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[path = "../support/stacks.rs"]
 mod stacks;
 mod ticket;

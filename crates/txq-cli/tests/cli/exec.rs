@@ -1,4 +1,6 @@
-//! `txq exec` around programs that know nothing of it: our own in C, which check each call, and iperf3, dig, bash, a QUIC client.
+//! `txq exec` around programs that know nothing of it: our own in C, which check each call, and those of others.
+
+mod programs;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -13,8 +15,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::dns::DnsServer;
-use crate::support::netns::Netns;
 use crate::support::process::{Finished, Running, run, wait_until};
 use crate::support::skip::{require, require_root, require_tools};
 use crate::support::tempdir::TempDir;
@@ -416,114 +416,4 @@ fn handlers_that_jump_and_forks_among_threads_leave_no_lock_taken() {
         // The program and its children.
         assert_eq!(report["processes"].as_array().map(Vec::len), Some(31), "{report}");
     }
-}
-
-#[test]
-fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
-    if !(require_root("iperf3") && require_tools("iperf3", &["ip", "iperf3"])) {
-        return;
-    }
-    let (bench, namespace) = (Bench::new(), Netns::new());
-    let mut server = namespace.command("iperf3");
-    let mut server = Running::start(server.args(["-s", "-1", "--forceflush"]));
-    server.wait_for_text("Server listening", LONG);
-    let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
-    bench.prepare(&mut command);
-    command.args([
-        "exec",
-        "--json",
-        "--qdisc",
-        "fq maxrate 20mbit",
-        "--",
-        "iperf3",
-        "-J",
-        "-u",
-        "-c",
-        "127.0.0.1",
-    ]);
-    let ended = end(command.args(["-b", "200M", "-l", "1400", "-t", "2"]));
-    assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
-    let result: Value = serde_json::from_str(&ended.stdout).expect("iperf3's JSON");
-    let received = &result["end"]["sum_received"];
-    let (bytes, seconds) = (received["bytes"].as_f64().unwrap(), received["seconds"].as_f64().unwrap());
-    let report = report(&ended);
-    let process = counters(&report);
-    // fq's initial quantum, ten packets, leaves at once; all else at the rate, for as long as the device existed.
-    let whole = process["seconds"].as_f64().unwrap().max(seconds);
-    assert!(bytes * 8.0 <= 20e6 * whole + 8.0 * 15_140.0, "{received} {report}");
-    assert!(process["sent"].as_u64() > Some(10), "{report}");
-    let (lost, all) = (received["lost_packets"].as_f64().unwrap(), received["packets"].as_f64().unwrap());
-    // A receiver that does not run in time loses some.
-    assert!(lost <= all / 2.0, "{received}");
-    assert_eq!(process["passed"], 0, "{report}");
-    server.finish(LONG);
-}
-
-#[test]
-fn dig_gets_its_answer() {
-    if !(require_root("dig") && require_tools("dig", &["ip", "dig"])) {
-        return;
-    }
-    let (bench, namespace) = (Bench::new(), Netns::new());
-    let _server = DnsServer::start(&namespace, "127.0.0.1");
-    let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
-    bench.prepare(&mut command);
-    command.args(["exec", "--json", "--qdisc", "fq maxrate 1mbit", "--"]);
-    let ended = end(command.args(["dig", "@127.0.0.1", "+short", "+tries=3", "+time=20", "name.example"]));
-    assert_eq!((ended.status.code(), ended.stdout.trim()), (Some(0), "192.0.2.1"), "{}", ended.stderr);
-    let report = report(&ended);
-    assert!(counters(&report)["sent"].as_u64() >= Some(1), "{report}");
-}
-
-/// A file over HTTP/3, whose sender is aioquic's server under a shaper.
-#[test]
-fn a_quic_connection_survives_a_shaper() {
-    let python = std::env::var("TXQ_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has =
-        Command::new(&python).args(["-c", "import aioquic"]).output().is_ok_and(|done| done.status.success());
-    if !require(
-        "quic",
-        has,
-        "needs Python with aioquic: pip install aioquic, and name that Python in TXQ_TEST_PYTHON",
-    ) {
-        return;
-    }
-    let bench = Bench::new();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/exec_programs/quic.py");
-    let ended = end(bench.exec("fq maxrate 20mbit").args(["--", &python]).arg(script));
-    assert_eq!(
-        (ended.status.code(), ended.stdout.trim()),
-        (Some(0), "1000000 bytes arrived"),
-        "{}",
-        ended.stderr
-    );
-    let report = report(&ended);
-    // A million bytes are more than 700 packets of a QUIC connection.
-    assert!(counters(&report)["sent"].as_u64() > Some(700), "{report}");
-}
-
-#[test]
-fn a_program_in_go_is_named_as_the_reason() {
-    if !require_tools("go", &["go", "gcc"]) {
-        return;
-    }
-    let bench = Bench::new();
-    let source = bench.0.path().join("main.go");
-    let text = "package main\n\nimport \"C\"\nimport \"net\"\n\nfunc main() {\n\tc, err := net.Dial(\"udp\", \"127.0.0.1:9\")\n\t\
-                if err == nil {\n\t\tc.Write([]byte(\"x\"))\n\t}\n}\n";
-    fs::write(&source, text).unwrap();
-    let program = bench.0.path().join("go");
-    let mut command = Command::new("go");
-    command.args(["build", "-o"]).arg(&program).arg(&source);
-    command
-        .env("CGO_ENABLED", "1")
-        .env("GO111MODULE", "off")
-        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
-    let built = end(&mut command);
-    if !require("go", built.status.success(), "needs a Go that builds with cgo") {
-        return;
-    }
-    let ended = end(bench.exec("fq").arg("--").arg(&program));
-    let told = report(&ended)["notes"][0].as_str().unwrap().to_owned();
-    assert!(told.starts_with("0 packets went through txq: ") && told.contains("written in Go"), "{told}");
 }

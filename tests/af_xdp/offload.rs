@@ -1,22 +1,13 @@
 //! What AF_XDP leaves to the kernel or the card, on a veth pair in copy mode: checksums and departure times.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod support {
-    pub(crate) mod netns;
-    pub(crate) mod offload;
-    pub(crate) mod process;
-    pub(crate) mod receiver;
-    pub(crate) mod skip;
-}
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::netns::Netns;
+use crate::support::process::wait_until;
+use crate::support::receiver::Receiver;
+use crate::support::skip::{note_missing, require, require_af_xdp, require_root, require_tools};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use support::netns::Netns;
-use support::process::wait_until;
-use support::receiver::Receiver;
-use support::skip::{note_missing, require, require_af_xdp, require_root, require_tools};
 use txq::NetDev;
 use txq::pool::{Pool, PoolConfig};
 use txq_device::af_xdp::Offloads;
