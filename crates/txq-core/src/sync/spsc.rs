@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn values_cross_in_order() {
-        let values = if cfg!(miri) { 60 } else { 100_000 };
+        // On a busy machine each few of them take two slices of the scheduler.
+        let values = if cfg!(miri) { 60 } else { 4_000 };
         let (mut producer, mut consumer) = ring::<Native, Box<u32>>(5);
         thread::scope(|scope| {
             scope.spawn(move || {
