@@ -42,7 +42,12 @@ impl Running {
     /// Waits until the process has written `text` on either stream; returns all that it has written.
     pub(crate) fn wait_for_text(&mut self, text: &str, within: Duration) -> String {
         let said = wait_until(within, || self.stdout.contains(text) || self.stderr.contains(text));
-        assert!(said, "{} did not say {text:?}: {}{}", self.what, self.stdout.copy(), self.stderr.copy());
+        assert!(said, "{} did not say {text:?}: {}", self.what, self.text());
+        self.text()
+    }
+
+    /// Returns all that the process has written so far.
+    pub(crate) fn text(&self) -> String {
         self.stdout.copy() + &self.stderr.copy()
     }
 

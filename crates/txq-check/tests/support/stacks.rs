@@ -28,7 +28,7 @@ struct Stacks(Vec<Stack>);
 impl Drop for Stacks {
     fn drop(&mut self) {
         for stack in self.0.iter().filter(|stack| stack.free) {
-            // SAFETY: nobody uses a stack that has been returned.
+            // SAFETY: the thread that returned the stack does not use it any more.
             unsafe { libc::syscall(SYS_munmap, stack.at, stack.size) };
         }
     }
@@ -38,16 +38,18 @@ thread_local! {
     static STACKS: RefCell<Stacks> = RefCell::default();
 }
 
-/// Looks for a stack of this thread; returns `None` also where the thread is about to end.
-fn find<R>(is: impl Fn(&Stack) -> bool, then: impl FnOnce(&mut Stack) -> R) -> Option<R> {
-    STACKS
-        .try_with(|stacks| stacks.borrow_mut().0.iter_mut().find(|stack| is(stack)).map(then))
-        .ok()
-        .flatten()
+/// Calls `f` with the stacks of this thread. Returns `None` if the thread is about to end, or is in this function already.
+fn with_stacks<R>(f: impl FnOnce(&mut Vec<Stack>) -> R) -> Option<R> {
+    STACKS.try_with(|stacks| Some(f(&mut stacks.try_borrow_mut().ok()?.0))).ok().flatten()
 }
 
-#[allow(unsafe_code, reason = "it replaces libc's function")]
-// SAFETY: it does as mmap(2), except that the bytes of a new stack may be those of an old one.
+/// Calls `then` with the first stack of this thread for which `is` returns true.
+fn find<R>(is: impl Fn(&Stack) -> bool, then: impl FnOnce(&mut Stack) -> R) -> Option<R> {
+    with_stacks(|stacks| stacks.iter_mut().find(|stack| is(stack)).map(then)).flatten()
+}
+
+// SAFETY: the function does what mmap(2) does, except that a stack may hold the bytes of an old one instead of zeros; loom writes
+// a stack before it reads it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     addr: *mut c_void,
@@ -65,13 +67,12 @@ unsafe extern "C" fn mmap(
     if is_stack && let Some(at) = find(|stack| stack.free && stack.size == size, take) {
         return at;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees what the system call requires.
     let got: c_long = unsafe { libc::syscall(SYS_mmap, addr, size, prot, flags, fd, offset) };
     let at = ptr::with_exposed_provenance_mut(got as usize);
     if is_stack && got != -1 {
-        // A stack that another thread has returned may have been here.
-        let _ = STACKS.try_with(|stacks| {
-            let stacks = &mut stacks.borrow_mut().0;
+        // A stack of this thread that another thread has returned, and so unmapped, may have been here.
+        with_stacks(|stacks| {
             stacks.retain(|stack| stack.at != at);
             stacks.push(Stack { at, size, free: false, guard: 0 });
         });
@@ -79,15 +80,14 @@ unsafe extern "C" fn mmap(
     at
 }
 
-#[allow(unsafe_code, reason = "it replaces libc's function")]
-// SAFETY: it does as mprotect(2).
+// SAFETY: the function does what mprotect(2) does; it skips a call that would change nothing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(addr: *mut c_void, size: size_t, prot: c_int) -> c_int {
     let own = |stack: &Stack| stack.at == addr && !stack.free;
     if prot == PROT_NONE && find(own, |stack| stack.guard) == Some(size) {
         return 0;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees what the system call requires.
     let done = unsafe { libc::syscall(SYS_mprotect, addr, size, prot) } as c_int;
     if done == 0 {
         find(own, |stack| stack.guard = if prot == PROT_NONE { size } else { 0 });
@@ -95,13 +95,12 @@ unsafe extern "C" fn mprotect(addr: *mut c_void, size: size_t, prot: c_int) -> c
     done
 }
 
-#[allow(unsafe_code, reason = "it replaces libc's function")]
-// SAFETY: it does as munmap(2), except that a stack remains mapped for the thread that returns it.
+// SAFETY: the function does what munmap(2) does, except that a stack stays mapped until the thread that returned it ends.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(addr: *mut c_void, size: size_t) -> c_int {
     match find(|stack| stack.at == addr && stack.size == size && !stack.free, |stack| stack.free = true) {
         Some(()) => 0,
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what the system call requires.
         None => unsafe { libc::syscall(SYS_munmap, addr, size) as c_int },
     }
 }

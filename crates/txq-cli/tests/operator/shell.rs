@@ -85,8 +85,8 @@ impl Block {
     }
 }
 
-/// Functions for `before`: the documents' other host, with iperf3 and a DNS server. Neither is a job of the block's shell. And a
-/// `sleep` that suits the machine.
+/// Functions for `before`: the documents' other host, with iperf3 and a DNS server. Neither is a job of the block's shell.
+/// `sleep` also waits for as long as starts of programs take.
 const HELP: &str = r#"
 other_host() {
     ip address add 192.0.2.1/32 dev lo
@@ -95,7 +95,7 @@ other_host() {
     until [ "$(ss -Hltn 'sport = :5201')" ] && [ "$(ss -Hlun 'sport = :53')" ]; do sleep 0.05; done
 }
 program() { printf '#!/bin/sh\nexec %s\n' "$2" > "$1"; chmod +x "$1"; }
-# A block gives a program a second to begin. On a busy machine that takes longer, and so do the starts of this one.
+# A block sleeps for a second while a program starts. On a busy machine the start takes longer, and so do twenty starts of the test.
 sleep() { command sleep "$1"; for _ in {1..20}; do "$TXQ_OPERATOR" --list > /dev/null; done; }
 "#;
 

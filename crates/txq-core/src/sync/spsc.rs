@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn values_cross_in_order() {
-        // On a busy machine each few of them take two slices of the scheduler.
+        // On a busy machine every few values cost each thread a wait for its next slice.
         let values = if cfg!(miri) { 60 } else { 4_000 };
         let (mut producer, mut consumer) = ring::<Native, Box<u32>>(5);
         thread::scope(|scope| {

@@ -81,8 +81,14 @@ impl Bench {
 
     /// Starts a txq in the middle, and waits until it listens.
     pub(crate) fn start(&self, words: &[&str]) -> Running {
+        self.start_with(words, &[])
+    }
+
+    /// As [`start`](Self::start), with variables in its environment.
+    pub(crate) fn start_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Running {
         let mut command = self.middle.command(env!("CARGO_BIN_EXE_txq"));
-        let mut running = Running::start(command.args(words).args(["--socket", &self.socket()]));
+        command.args(words).args(["--socket", &self.socket()]).envs(variables.iter().copied());
+        let mut running = Running::start(&mut command);
         running.wait_for_text("listening on", LONG);
         running
     }

@@ -150,7 +150,7 @@ fn lie() -> impl Strategy<Value = u32> {
 /// The orderings: under Miri a missing one is a data race on a slot.
 #[test]
 fn values_cross_between_threads_in_order() {
-    // On a busy machine each few of them take two slices of the scheduler.
+    // On a busy machine every few values cost each thread a wait for its next slice.
     let values = if cfg!(miri) { 60 } else { 4_000 };
     let memory = Memory::new(4, u32::MAX - 10);
     let (mut producer, mut consumer) = memory.sides();
