@@ -19,6 +19,11 @@ fn send(sender: &mut Sender, packets: usize) {
     let _ = sender.xmit_batch(&mut batch);
 }
 
+/// Repeats an attempt until it was in time, because a busy machine makes some late.
+fn in_time(what: &str, mut attempt: impl FnMut() -> bool) {
+    assert!((0..100).any(|_| attempt()), "{what}: never in time");
+}
+
 /// No thread completes, so the ring fills and the txq stops; the worker's completions wake it until all packets have left.
 #[test]
 fn a_full_ring_stops_the_txq_and_completions_wake_it() {
@@ -55,35 +60,39 @@ fn a_worker_that_sleeps_is_woken_by_what_there_is_to_do() {
 fn completions_come_after_their_delay() {
     const DELAY: u64 = 50_000_000;
     for inline in [true, false] {
-        let null = Null { delay: DELAY, inline, ..Null::new(1) };
-        // All at once: this measures the delay, without a limit that begins at one packet.
-        let dev = builder(null).bql(None).sampling(Sampling::All).start().unwrap();
-        let mut sender = dev.sender("s");
-        send(&mut sender, 10);
-        assert_eq!((dev.stats().sent, dev.stats().in_flight), (10, 10));
-        assert_conserved(&dev);
-        let (to_driver, to_completion) = dev.latency();
-        assert_eq!((to_driver.count(), to_completion.count()), (10, 10));
-        assert!(to_driver.max().unwrap() < DELAY);
-        let (first, last) = (to_completion.quantile(0.0).unwrap(), to_completion.max().unwrap());
-        assert!(first >= DELAY && last < 10 * DELAY, "{first} {last}");
+        in_time("completions", || {
+            let null = Null { delay: DELAY, inline, ..Null::new(1) };
+            // All at once: this measures the delay, without a limit that begins at one packet.
+            let dev = builder(null).bql(None).sampling(Sampling::All).start().unwrap();
+            let mut sender = dev.sender("s");
+            send(&mut sender, 10);
+            assert_eq!((dev.stats().sent, dev.stats().in_flight), (10, 10));
+            assert_conserved(&dev);
+            let (to_driver, to_completion) = dev.latency();
+            assert_eq!((to_driver.count(), to_completion.count()), (10, 10));
+            let (first, last) = (to_completion.quantile(0.0).unwrap(), to_completion.max().unwrap());
+            assert!(first >= DELAY, "{first}");
+            to_driver.max().unwrap() < DELAY && last < 3 * DELAY
+        });
     }
 }
 
 /// 1000 packets of 60 bytes plus 24 of the wire's at 10 Mbit/s take 67.2 ms, however the worker is scheduled meanwhile.
 #[test]
 fn a_links_rate_is_kept() {
-    let null = Null { rate: Some(10_000_000), ring: 64, ..Null::new(1) };
-    let dev = builder(null).start().unwrap();
-    let mut sender = dev.sender("s");
-    let began = Instant::now();
-    send(&mut sender, 1000);
-    assert_eq!(assert_conserved(&dev).sent, 1000);
-    let took = began.elapsed();
-    let exact = Duration::from_micros(67_200);
-    assert!(took >= exact, "{took:?} is faster than the link");
-    // The ring holds packets for 4 ms: on a busy machine the link idles while the worker waits for a CPU.
-    assert!(took < exact * 4, "{took:?} is far from {exact:?}");
+    in_time("a full link", || {
+        let null = Null { rate: Some(10_000_000), ring: 64, ..Null::new(1) };
+        let dev = builder(null).start().unwrap();
+        let mut sender = dev.sender("s");
+        let began = Instant::now();
+        send(&mut sender, 1000);
+        assert_eq!(assert_conserved(&dev).sent, 1000);
+        let took = began.elapsed();
+        let exact = Duration::from_micros(67_200);
+        assert!(took >= exact, "{took:?} is faster than the link");
+        // The ring holds packets for 4 ms: on a busy machine the link idles while the worker waits for a CPU.
+        took < exact * 3 / 2
+    });
 }
 
 /// A program's own loop sleeps on an eventfd, until the time that the worker returned.

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use super::*;
 
@@ -211,9 +210,9 @@ fn what_is_written_is_read_again() {
     }
 }
 
+/// The bounds are physics; from above there is none, because others may use the CPUs meanwhile.
 #[test]
-fn this_machine_is_measured_in_no_time() {
-    let start = Instant::now();
+fn this_machine_is_measured() {
     let settings = Settings {
         time: Duration::from_millis(300),
         rounds: 2,
@@ -225,13 +224,11 @@ fn this_machine_is_measured_in_no_time() {
     assert!(told.iter().any(|what| what == "round 2 of 2: switching threads"), "{told:?}");
     assert_eq!(Machine::parse(&calibrated.to_toml(), "this").unwrap(), calibrated.machine);
     let Machine { access, os, .. } = &calibrated.machine;
-    assert!((0.1..100.0).contains(&access.hit), "{access:?}");
-    assert!(access.rmw < 1000.0 && os.clock < 10_000.0, "{access:?} {os:?}");
+    assert!(access.hit > 0.1 && access.hit >= access.hit_gap && access.rmw >= access.hit, "{access:?}");
+    assert!(os.clock > 1.0, "{os:?}");
     let cpus = pin::allowed().unwrap().len() as u32;
     assert!(calibrated.machine.topology.cpus() >= cpus);
     if cpus > 1 {
         assert!(calibrated.notes["os.wake"].starts_with("measured: "), "{:?}", calibrated.notes);
     }
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
 }
