@@ -21,9 +21,10 @@ const PACKETS: u32 = 600;
 /// A qdisc that drops nothing of a case.
 const ROOMY: &str = "pfifo limit 100000";
 
-/// Returns a builder for the device with everything else as it is by default.
+/// Returns a builder for the device with everything else as it is by default, but for room in front of the queue for a whole
+/// case: its owner may be without a CPU for long.
 fn builder((driver, pool): Opened) -> Builder {
-    let builder = Builder::new(driver);
+    let builder = Builder::new(driver).max_burst(100_000);
     match pool {
         Some(pool) => builder.pool(pool),
         None => builder,

@@ -316,15 +316,18 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         let (mut id, late) = (leaf, self.late);
         let mut demand = Demand { len, queued: child.told_backlog(), late, now };
         loop {
+            let class = &self.classes[id];
+            let (lends, parent) = (class.level == level, class.parent);
+            // What the ceiling of the class above lets through, a ceiling that is no lower lets through, too.
+            let bounds = lends || !class.params.ceil.admits(&self.classes[parent].params.ceil);
             let class = &mut self.classes[id];
-            let lends = class.level == level;
-            if !class.buckets.acquire(&class.params, &demand, lends) {
+            if bounds && !class.buckets.acquire(&class.params, &demand, lends) {
                 break;
             }
             if lends {
                 return true;
             }
-            (id, demand.queued) = (class.parent, self.total.backlog);
+            (id, demand.queued) = (parent, self.total.backlog);
         }
         let (lacks, mut below) = (id, leaf);
         while below != lacks {

@@ -8,7 +8,8 @@
 //! takes the next turn, which begins where the last one ends, and comes back when it has begun. While tokens of its turn are
 //! left, it takes them one packet after the other; the next part's turn then begins. A part that comes while others have
 //! turns stands behind them. So parts that lack the same tokens have them in equal turns, and none waits for another's
-//! timer: tokens of a turn that a part misses stay in the bucket.
+//! timer: the tokens of a turn stay in the bucket while its part does not come, and once the bucket is three quarters full,
+//! the others take half a bucket of them, the next in line first.
 
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use crate::qdisc::rate::Charge;
 
 /// The length of a turn; that of one packet where it takes longer.
 const TURN: Nanos = 100_000;
+/// A part that waits asks for tokens of missed turns later by its own wait divided by this: little beside the time in which
+/// they collect.
+const BEHIND: Nanos = 64;
 
 /// A bucket, and the turns of parts that lack tokens.
 pub(super) struct Line<A: Arch> {
@@ -91,15 +95,20 @@ impl<A: Arch> Gauge<A> {
         let is_next = if has_turn { self.turn.due(0) <= now } else { line.turns.next() <= now };
         // A bucket that is half full has tokens for all. Its class lacks those of another one.
         let may = is_next || first.saturating_add(depth / 2) <= now;
-        if may && first.max(now - depth.min(now)).saturating_add(price) <= now && self.take(price, depth, now)
-        {
+        let is_there = first.max(now - depth.min(now)).saturating_add(price) <= now;
+        if may && is_there && self.take(price, depth, now, is_next || !has_turn) {
             self.until = 0;
             return true;
         }
         if !has_turn {
             self.take_turn(bucket, price, first, demand);
         }
-        self.until = self.turn.due(0).max(first).saturating_add(price).max(now + 1);
+        let in_turn = self.turn.due(0).max(first).saturating_add(price);
+        // When tokens have collected because the part that has the turn does not come. A part asks the later, the further
+        // behind it stands, so the next in line comes first.
+        let collected = first.saturating_add(price.max(depth - depth / 4)).max(now + TURN / 2);
+        let out_of_turn = collected + self.turn.due(0).saturating_sub(now) / BEHIND;
+        self.until = in_turn.min(out_of_turn).max(now + 1);
         false
     }
 
@@ -114,13 +123,13 @@ impl<A: Arch> Gauge<A> {
         self.line.turns.take(&mut self.turn, first, |from, _| from.saturating_add(length));
     }
 
-    /// Takes `price` tokens that are due, or more where there are enough; returns whether it has them.
-    fn take(&mut self, price: Nanos, depth: Nanos, now: Nanos) -> bool {
+    /// Takes `price` tokens that are due; with `may_more`, more where there are enough. Returns whether it has them.
+    fn take(&mut self, price: Nanos, depth: Nanos, now: Nanos, may_more: bool) -> bool {
         let share = self.ahead.take(depth, now);
         let mut is_exact = false;
         self.line.tokens.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(price.saturating_sub(have));
-            let ahead = share.ahead_of(end);
+            let ahead = share.ahead_of(end).filter(|_| may_more);
             is_exact = ahead.is_none();
             // Another part may have been quicker.
             if end > now { from } else { ahead.unwrap_or(end) }

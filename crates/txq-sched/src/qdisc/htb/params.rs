@@ -117,6 +117,13 @@ impl Bucket {
         Nanos::from(self.ticks) << 6
     }
 
+    /// Returns whether packets that `other` lets through never lack tokens of this bucket.
+    #[inline]
+    pub(super) fn admits(&self, other: &Self) -> bool {
+        let bytes = |bucket: &Self| u128::from(bucket.rate.rate) * u128::from(bucket.ticks);
+        self.rate.rate >= other.rate.rate && self.rate.link == other.rate.link && bytes(self) >= bytes(other)
+    }
+
     /// Returns the size in bytes, which tc computes from the time.
     fn shown(&self) -> Size {
         let micros = u128::from(self.time() / 1000);

@@ -86,12 +86,14 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     #[inline]
     fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool {
         self.at = demand.now;
-        if !self.ceil.acquire(&params.ceil, demand) {
+        let by_rate = lends && !params.is_one();
+        // First that of `rate`: a class that lacks it does not wait for tokens of its ceiling.
+        if by_rate && !self.rate.acquire(&params.rate, demand) {
             return false;
         }
-        let has_both = !lends || params.is_one() || self.rate.acquire(&params.rate, demand);
-        if !has_both {
-            self.ceil.release();
+        let has_both = self.ceil.acquire(&params.ceil, demand);
+        if !has_both && by_rate {
+            self.rate.release();
         }
         has_both
     }

@@ -39,7 +39,11 @@ fn dequeue(parts: &mut Parts, part: usize) -> Vec<u16> {
     parts.dequeue(part, 64).iter().map(|len| (len - BASE) as u16).collect()
 }
 
-/// Runs flows that always have packets, until `end`. A part is asked again when its event is due, `late` later.
+/// Packets of a flow that wait at a time.
+const DEEP: usize = 32;
+
+/// Runs flows that always have packets, until `end`. A part that has sent all of them is asked again at once, any other when
+/// its event is due, `late` later.
 fn saturate(parts: &mut Parts, flows: &[Flow], end: u64, late: impl Fn(usize) -> u64) -> Left {
     let mut left = Left::new();
     let mut busy: Vec<_> = flows.iter().map(|flow| flow.0).collect();
@@ -47,7 +51,7 @@ fn saturate(parts: &mut Parts, flows: &[Flow], end: u64, late: impl Fn(usize) ->
     busy.dedup();
     let mut next: Vec<_> = busy.iter().map(|_| parts.now).collect();
     for &flow in flows {
-        (0..8).for_each(|_| assert_eq!(enqueue(parts, flow), Verdict::Success));
+        (0..DEEP).for_each(|_| assert_eq!(enqueue(parts, flow), Verdict::Success));
     }
     while let Some(at) = next.iter().copied().min().filter(|&at| at < end) {
         let which = next.iter().position(|&time| time == at).unwrap();
@@ -58,8 +62,9 @@ fn saturate(parts: &mut Parts, flows: &[Flow], end: u64, late: impl Fn(usize) ->
             left.push((parts.now, part, class));
             assert_eq!(enqueue(parts, (part, class)), Verdict::Success);
         }
+        let queued = DEEP * flows.iter().filter(|flow| flow.0 == part).count();
         next[which] = match parts.next_event(part) {
-            Some(event) if sent.len() < 64 => event.max(parts.now + 1) + late(which),
+            Some(event) if sent.len() < queued.min(64) => event.max(parts.now + 1) + late(which),
             _ => parts.now + 1,
         };
     }
@@ -245,6 +250,27 @@ fn a_part_that_is_always_late_is_not_starved() {
     assert!(times.len() >= 50, "{} packets", times.len());
     let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
     assert!(longest <= 5 * MS, "it waited for {longest} ns");
+}
+
+/// A part whose timer is late takes long turns. The other does not wait for their ends: it has what the late one leaves, and its
+/// classes share that by quantum.
+#[test]
+fn a_late_part_leaves_its_turns_to_the_others() {
+    let leaf = |minor, quantum| {
+        format!("1 {minor} rate 8kbit ceil 800mbit burst 2000 cburst 100000 quantum {quantum}")
+    };
+    let classes = ["0 1 rate 800mbit burst 100000 cburst 100000".to_owned(), leaf(10, 2000), leaf(20, 4000)];
+    let mut parts = htb_mq(&classes.each_ref().map(|class| &**class), 2);
+    let began = parts.now + SECOND / 10;
+    let flows = [(0, 0x10), (1, 0x10), (1, 0x20)];
+    let mut left = saturate(&mut parts, &flows, began + SECOND, |which| if which == 0 { 16 * MS } else { 0 });
+    // What leaves send by their own rates, the class above owes.
+    assert_within(&left, |_| true, 800 * MBIT, 104_000);
+    left.retain(|sent| sent.0 >= began);
+    assert_near(bytes(&left), 800 * MBIT, 20, "both");
+    let of = |part, class| bytes(left.iter().filter(|sent| (sent.1, sent.2) == (part, class)));
+    assert!(of(0, 0x10) > MBIT, "the late part has {}", of(0, 0x10));
+    assert_near(2 * of(1, 0x10), of(1, 0x20), 20, "the other's first class, twice");
 }
 
 #[test]
