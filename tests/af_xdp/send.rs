@@ -111,9 +111,10 @@ fn an_interface_that_is_deleted_under_traffic_is_reported() {
                 }
             });
         }
-        thread::sleep(Duration::from_millis(100));
+        let sends = wait_until(WITHIN, || dev.stats().sent > 0);
         bench.near.ip("link del tx0");
         gone.store(true, Relaxed);
+        assert!(sends, "nothing is sent: {:?}", dev.stats());
     });
     assert!(dev.drain(WITHIN), "packets do not leave: {:?}", dev.stats());
     let stats = dev.audit().unwrap();

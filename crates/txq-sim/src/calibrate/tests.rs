@@ -210,7 +210,8 @@ fn what_is_written_is_read_again() {
     }
 }
 
-/// The bounds are physics; from above there is none, because others may use the CPUs meanwhile.
+/// The bounds are physics; from above there is none, because others may use the CPUs meanwhile. If they have them for so long
+/// that a number is no machine's, it is measured again.
 #[test]
 fn this_machine_is_measured() {
     let settings = Settings {
@@ -220,7 +221,8 @@ fn this_machine_is_measured() {
         ..Settings::default()
     };
     let mut told = Vec::new();
-    let calibrated = calibrate(&settings, &mut |what| told.push(what.to_owned())).unwrap();
+    let mut measure = || calibrate(&settings, &mut |what| told.push(what.to_owned()));
+    let calibrated = (0..100).find_map(|_| measure().ok()).expect("the machine is measured");
     assert!(told.iter().any(|what| what == "round 2 of 2: switching threads"), "{told:?}");
     assert_eq!(Machine::parse(&calibrated.to_toml(), "this").unwrap(), calibrated.machine);
     let Machine { access, os, .. } = &calibrated.machine;

@@ -18,6 +18,8 @@ const LONGEST_PAD: Nanos = 16_000_000;
 
 /// More misses count no more.
 const MOST_MISSED: u32 = 12;
+/// Of the reservations of a late part, one in so many is longer: what it reserves in vain is lost for all.
+const LONGER: u32 = 4;
 
 /// How the price of a packet can be paid.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,13 +39,15 @@ pub(super) struct Purse<A: Arch> {
     depth: Nanos,
     ahead: Ahead,
     /// How often reserved tokens grew old while packets waited for them, less the packets paid since. Each time the next
-    /// reservation is twice as much longer, so a part whose timer is always late finds tokens that are not old.
+    /// longer reservation is twice as much longer, so a part whose timer is always late finds tokens that are not old.
     missed: u32,
+    /// Reservations since the last longer one.
+    shorter: u32,
 }
 
 impl<A: Arch> Purse<A> {
     pub(super) fn new(bucket: Arc<Bucket<A>>, depth: Nanos) -> Self {
-        Self { bucket, held: Tokens::default(), depth, ahead: Ahead::default(), missed: 0 }
+        Self { bucket, held: Tokens::default(), depth, ahead: Ahead::default(), missed: 0, shorter: 0 }
     }
 
     pub(super) fn set_depth(&mut self, depth: Nanos) {
@@ -52,7 +56,8 @@ impl<A: Arch> Purse<A> {
 
     /// Drops the tokens that are too old at `now`. `waits` says whether packets wait for reserved tokens.
     pub(super) fn age(&mut self, now: Nanos, waits: bool) {
-        if self.held.age(now.saturating_sub(self.depth)) && waits {
+        let is_late = self.held.age(now.saturating_sub(self.depth)) && waits;
+        if is_late && (self.missed == 0 || self.shorter == 0) {
             self.missed = (self.missed + 1).min(MOST_MISSED);
         }
     }
@@ -79,7 +84,10 @@ impl<A: Arch> Purse<A> {
         let share = self.ahead.take(depth, now);
         let pad = match self.missed {
             0 => 0,
-            n => (depth << (n - 1)).min(LONGEST_PAD),
+            n => {
+                self.shorter = (self.shorter + 1) % LONGER;
+                if self.shorter == 0 { (depth << (n - 1)).min(LONGEST_PAD) } else { 0 }
+            }
         };
         self.bucket.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(need.saturating_sub(have));

@@ -151,6 +151,21 @@ fn a_part_that_is_always_late_is_not_starved() {
     assert!(longest <= 5 * MS, "it waited for {longest} ns");
 }
 
+/// A part whose timer is later than the bucket is deep reserves some tokens in vain. Beside it, another has most of the rate.
+#[test]
+fn a_late_part_wastes_few_tokens() {
+    for (ms, percent) in [(1, 99), (4, 80), (16, 80)] {
+        let mut parts = Parts::new("tbf_mq rate 800mbit burst 100k limit 200k", 2);
+        let began = parts.now;
+        let late = |which| if which == 1 { ms * MS } else { 0 };
+        let left = saturate(&mut parts, &[0, 1], 1500, began + SECOND, late);
+        assert_within(&left, 100_000_000, 100 << 10);
+        let [of_first, of_late] = [0, 1].map(|part| bytes_of(&left, part));
+        assert!(of_first + of_late >= percent * 1_000_000, "{ms} ms late: {of_first} and {of_late} bytes");
+        assert!(of_late > 0, "starved");
+    }
+}
+
 #[test]
 fn words_are_checked() {
     let error = |text: &str| Parts::try_new(text, 4).err().expect(text).to_string();
