@@ -42,11 +42,10 @@ fn a_device_is_dropped_in_its_own_path() {
                     let _ = sender.xmit_batch(&mut packets(&mut maker, 0..1));
                     spot.finished.load(Relaxed)
                 });
-                assert_eq!(
-                    sender.xmit_batch(&mut packets(&mut maker, 0..1)),
-                    txq::qdisc::Verdict::Drop,
-                    "{at:?}"
-                );
+                // The thread that ends the device may own the queue for some time yet: what is left to it, it drops.
+                until("later packets are dropped at once", || {
+                    sender.xmit_batch(&mut packets(&mut maker, 0..1)) == txq::qdisc::Verdict::Drop
+                });
                 spot.disarm();
             }
         }
