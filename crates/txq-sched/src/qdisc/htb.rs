@@ -318,7 +318,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         loop {
             let class = &self.classes[id];
             let (lends, parent) = (class.level == level, class.parent);
-            // What the ceiling of the class above lets through, a ceiling that is no lower lets through, too.
+            // Whatever conforms to the ceiling of the class above conforms to one that is no lower.
             let bounds = lends || !class.params.ceil.admits(&self.classes[parent].params.ceil);
             let class = &mut self.classes[id];
             if bounds && !class.buckets.acquire(&class.params, &demand, lends) {

@@ -42,7 +42,7 @@ fn a_device_is_dropped_in_its_own_path() {
                     let _ = sender.xmit_batch(&mut packets(&mut maker, 0..1));
                     spot.finished.load(Relaxed)
                 });
-                // The thread that ends the device may own the queue for some time yet: what is left to it, it drops.
+                // A driver finishes while the thread that ends the device owns the queue. That thread drops what others leave to it.
                 until("later packets are dropped at once", || {
                     sender.xmit_batch(&mut packets(&mut maker, 0..1)) == txq::qdisc::Verdict::Drop
                 });

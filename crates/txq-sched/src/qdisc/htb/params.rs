@@ -117,7 +117,7 @@ impl Bucket {
         Nanos::from(self.ticks) << 6
     }
 
-    /// Returns whether packets that `other` lets through never lack tokens of this bucket.
+    /// Returns whether whatever conforms to `other` conforms to this bucket.
     #[inline]
     pub(super) fn admits(&self, other: &Self) -> bool {
         let bytes = |bucket: &Self| u128::from(bucket.rate.rate) * u128::from(bucket.ticks);

@@ -87,7 +87,7 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool {
         self.at = demand.now;
         let by_rate = lends && !params.is_one();
-        // First that of `rate`: a class that lacks it does not wait for tokens of its ceiling.
+        // Tokens of `rate` first: a class that lacks them takes no turn in the line of its ceiling.
         if by_rate && !self.rate.acquire(&params.rate, demand) {
             return false;
         }

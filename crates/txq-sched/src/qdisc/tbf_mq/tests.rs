@@ -151,18 +151,20 @@ fn a_part_that_is_always_late_is_not_starved() {
     assert!(longest <= 5 * MS, "it waited for {longest} ns");
 }
 
-/// A part whose timer is later than the bucket is deep reserves some tokens in vain. Beside it, another has most of the rate.
+/// Parts whose timers are later than the bucket is deep reserve some tokens in vain, each its own. The part that is on time has
+/// most of the rate beside one of them, and a fifth of it beside fifteen.
 #[test]
-fn a_late_part_wastes_few_tokens() {
-    for (ms, percent) in [(1, 99), (4, 80), (16, 80)] {
-        let mut parts = Parts::new("tbf_mq rate 800mbit burst 100k limit 200k", 2);
-        let began = parts.now;
-        let late = |which| if which == 1 { ms * MS } else { 0 };
-        let left = saturate(&mut parts, &[0, 1], 1500, began + SECOND, late);
+fn late_parts_waste_few_tokens() {
+    for (late_parts, ms, percent) in [(1, 1, 99), (1, 4, 80), (1, 16, 80), (15, 4, 20)] {
+        let mut parts = Parts::new("tbf_mq rate 800mbit burst 100k limit 200k", 16);
+        let busy: Vec<_> = (0..=late_parts).collect();
+        let end = parts.now + SECOND;
+        let left = saturate(&mut parts, &busy, 1500, end, |which| if which > 0 { ms * MS } else { 0 });
         assert_within(&left, 100_000_000, 100 << 10);
-        let [of_first, of_late] = [0, 1].map(|part| bytes_of(&left, part));
-        assert!(of_first + of_late >= percent * 1_000_000, "{ms} ms late: {of_first} and {of_late} bytes");
-        assert!(of_late > 0, "starved");
+        let of: Vec<_> = busy.iter().map(|&part| bytes_of(&left, part)).collect();
+        let sum: u64 = of.iter().sum();
+        assert!(sum >= percent * 1_000_000, "{late_parts} parts {ms} ms late: {sum} bytes");
+        assert!(of.iter().all(|&bytes| bytes > 0), "one is starved: {of:?}");
     }
 }
 
