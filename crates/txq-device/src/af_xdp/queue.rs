@@ -14,8 +14,8 @@ use super::interface::Interface;
 use super::socket::{self, Flags, Rings};
 use super::umem::{Umem, Use, Uses};
 
-/// How long the kernel may take to release a queue after its last socket was closed.
-const RELEASE: Duration = Duration::from_secs(1);
+/// How long the kernel may take to release a queue after its last socket was closed: on a busy machine more than a second.
+const RELEASE: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
 
 /// The state of the interface, as the last system call has found it.
