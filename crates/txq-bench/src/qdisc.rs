@@ -202,17 +202,20 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     Ok(sample)
 }
 
-/// Dequeues packets and enqueues them again until `end`; returns how many packets that were.
+/// Dequeues packets and enqueues them again until `end`, and at least once, should the thread have no CPU until then. Returns how
+/// many packets that were.
 fn turn(qdisc: &mut PacketScheduler, cache: &mut Cache, batch: u64, end: Instant) -> u64 {
     let (mut moved, mut packets) = (0, PacketList::new());
-    while Instant::now() < end {
+    loop {
         for _ in 0..64 {
             qdisc.dequeue(Budget::packets(batch as usize), &mut packets, &mut Clock::new(), cache);
             moved += packets.len() as u64;
             qdisc.enqueue(&mut packets, &mut Clock::new(), cache);
         }
+        if Instant::now() >= end {
+            return moved;
+        }
     }
-    moved
 }
 
 /// Returns the resident memory of the process, in bytes.
