@@ -27,6 +27,10 @@ const QDISC: &str = "pfifo";
 /// The parameters that a simulation of the same work needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Same {
+    /// The discipline of which one sender is also measured with batches.
+    pub priced: Discipline,
+    /// Packets of each of these batches.
+    pub batch: u64,
     /// The qdisc that the senders use.
     pub qdisc: &'static str,
     /// Bytes of a packet.
@@ -38,7 +42,14 @@ pub struct Same {
 }
 
 /// The native parameters.
-pub const NATIVE: Same = Same { qdisc: QDISC, bytes: rig::LEN as u32, limit: rig::SNDBUF, ring: rig::RING };
+pub const NATIVE: Same = Same {
+    priced: Discipline::Spinlock,
+    batch: 32,
+    qdisc: QDISC,
+    bytes: rig::LEN as u32,
+    limit: rig::SNDBUF,
+    ring: rig::RING,
+};
 
 /// The times of one discipline with one number of senders.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +58,8 @@ pub struct Native {
     pub discipline: Discipline,
     /// Senders, each on a CPU of its own.
     pub threads: u64,
+    /// Packets that a sender hands in at a time.
+    pub batch: u64,
     /// The measurements, at least one, by CPU time per packet from the least to the most.
     pub points: Vec<Point>,
 }
@@ -87,7 +100,8 @@ fn busy(stat: &str, cpus: &[u32]) -> f64 {
     cpus.iter().map(of).sum()
 }
 
-/// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs. A
+/// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
+/// sender of `NATIVE.priced` with batches, which tells the time of calls from that of packets. A
 /// signal ends the measurement early; the results until then are returned. `way` measures the transfer time of a line between
 /// two CPUs, in nanoseconds.
 pub fn native(
@@ -98,9 +112,11 @@ pub fn native(
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let rigs = Discipline::ALL.iter().copied().flat_map(|discipline| {
-        threads.clone().map(move |threads| Rig::new(discipline, Queue::Text(QDISC.into()), threads, 1))
-    });
+    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::Text(QDISC.into()), threads, batch);
+    let rigs = Discipline::ALL
+        .iter()
+        .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))
+        .chain([rig(NATIVE.priced, 1, NATIVE.batch)]);
     // Between the CPUs of the first two senders.
     let way = || match lab.cpus[..] {
         [a, b, ..] => way(a, b),
@@ -137,7 +153,7 @@ pub fn native(
     let rows = cases.iter().zip(points).map(|(case, mut points)| {
         points.sort_by(|a, b| a.cpu_ns_per_packet.total_cmp(&b.cpu_ns_per_packet));
         let discipline = case.key.discipline.unwrap_or_default();
-        Native { discipline, threads: case.key.threads, points }
+        Native { discipline, threads: case.key.threads, batch: case.key.batch, points }
     });
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
 }
@@ -158,10 +174,10 @@ mod tests {
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
         let rows = native(Duration::from_millis(10), 3, true, |_, _| Ok(Some(50.0))).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get().min(2);
-        let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads));
-        let mut all = Discipline::ALL.iter().flat_map(each);
+        let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads, 1));
+        let mut all = Discipline::ALL.iter().flat_map(each).chain([(Discipline::Spinlock, 1, 32)]);
         for row in &rows {
-            let of = (row.discipline, row.threads);
+            let of = (row.discipline, row.threads, row.batch);
             assert!(all.any(|expected| expected == of), "{of:?} is unknown or out of order: {rows:?}");
             assert!((1..=3).contains(&row.points.len()), "{row:?}");
             assert!(row.points.is_sorted_by_key(|point| point.cpu_ns_per_packet));

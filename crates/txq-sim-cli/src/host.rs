@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
-use txq::Discipline;
-use txq_bench::{Native, Point, native};
+use txq_bench::{NATIVE, Native, Point, native};
 use txq_cli_common::failure::refused;
 use txq_cli_common::out;
 use txq_cli_common::span::Human;
@@ -21,8 +20,6 @@ use super::args::HostArgs;
 use super::calibrate::failure;
 use simulated::Simulated;
 
-/// The discipline whose time with one sender sets the prices.
-const PRICED: Discipline = Discipline::Spinlock;
 /// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
 /// How far a simulated time may be from the native one and still count as near, as a part of it.
@@ -35,7 +32,7 @@ struct Row {
     native: Native,
     /// The simulated times, one for each native point in order.
     simulated: Vec<f64>,
-    /// Whether the prices are from this row.
+    /// Whether the price of an access is from this row.
     priced: bool,
 }
 
@@ -66,20 +63,20 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"))
     })?;
     let (natives, taken) = undisturbed(natives);
-    let one = natives.iter().find(|row| row.discipline == PRICED && row.threads == 1);
-    let Some(one) = one else {
+    let Some(one) = natives.iter().find(|row| is_priced(row)) else {
         bail!(
-            "nothing was measured of {PRICED} with one sender, from which prices are{}: let it run for longer, with less else \
-             running",
+            "nothing was measured of {} with one sender, from which the price of an access is{}: let it run for longer, with \
+             less else running",
+            NATIVE.priced,
             if taken > 0 { format!(" ({taken} measurements were disturbed)") } else { String::new() }
         );
     };
-    let simulated = Simulated::priced(&machine, PRICED, one.median().cpu_ns_per_packet)?;
+    let simulated = Simulated::priced(&machine, one.median().cpu_ns_per_packet)?;
     let row = |native: Native| {
-        let point =
-            |point: &Point| simulated.cpu_ns_per_packet(native.discipline, native.threads, point.line_ns);
+        let Native { discipline, threads, batch, .. } = native;
+        let point = |point: &Point| simulated.cpu_ns_per_packet(discipline, threads, batch, point.line_ns);
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
-        let priced = native.discipline == PRICED && native.threads == 1;
+        let priced = is_priced(&native);
         anyhow::Ok(Row { simulated: points, priced, native })
     };
     let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
@@ -88,6 +85,11 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         false => table(&rows, taken, &simulated, args),
     };
     out::write(&text)
+}
+
+/// Whether the price of an access is from this row.
+fn is_priced(row: &Native) -> bool {
+    (row.discipline, row.threads, row.batch) == (NATIVE.priced, 1, 1)
 }
 
 /// Removes the measurements during which others had the senders' CPUs; returns the rest, and how many it removed.
@@ -129,6 +131,7 @@ fn line(row: &Row) -> String {
     let line = json!({
         "discipline": row.native.discipline.name(),
         "threads": row.native.threads,
+        "batch": row.native.batch,
         "ns_per_packet": median.ns_per_packet,
         "cpu_ns_per_packet": median.cpu_ns_per_packet,
         "line_ns": median.line_ns,
@@ -145,14 +148,21 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; single packets through a pfifo; CPU time of all senders\n\
-         prices: {} ns for each step of a packet, {} ns for a hit\n",
+        "{each} for each measurement, {} of each; packets through a pfifo; CPU time of all senders for a packet\n\
+         price: {} ns for each access to a line in the CPU's cache, with the code around it\n",
         args.repeat,
-        number(simulated.price()),
         number(simulated.hit())
     );
-    let heads =
-        ["discipline", "senders", "native ns", "from .. to", "a line's way", "simulated ns", "deviation"];
+    let heads = [
+        "discipline",
+        "senders",
+        "batch",
+        "native ns",
+        "from .. to",
+        "a line's way",
+        "simulated ns",
+        "deviation",
+    ];
     let cells = rows.iter().map(|row| {
         let median = row.native.median();
         let ends = row.native.points.first().zip(row.native.points.last());
@@ -161,11 +171,12 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
         vec![
             row.native.discipline.to_string(),
             row.native.threads.to_string(),
+            row.native.batch.to_string(),
             number(median.cpu_ns_per_packet),
             ends.unwrap_or_default(),
             median.line_ns.map_or_else(|| "-".into(), number),
             number(row.simulated()),
-            if row.priced { "prices".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
+            if row.priced { "price".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
         ]
     });
     align(&mut text, heads.map(str::to_owned).to_vec(), cells.collect());

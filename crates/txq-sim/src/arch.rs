@@ -10,7 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt::Display;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
-use txq_core::arch::{Arch, CellApi, CpuId, Event, Inside, Memory, Nanos, Work};
+use txq_core::arch::{Arch, CellApi, CpuId, Event, Inside, Memory, Nanos, Native, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
@@ -32,6 +32,8 @@ thread_local! {
     static CPU: Cell<CpuId> = const { Cell::new(0) };
     /// Whether spinlocks are ticket locks, in tasks and outside.
     static TICKET_LOCKS: Cell<bool> = const { Cell::new(false) };
+    /// The length of a lease, in tasks and outside.
+    static LEASE: Cell<Nanos> = const { Cell::new(0) };
     /// State of the random numbers outside of tasks.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// The data paths that the thread is in, outside of tasks.
@@ -43,6 +45,12 @@ pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
     TICKET_LOCKS.set(false);
+    LEASE.set(0);
+}
+
+/// Sets whether the senders of this thread's world lease a queue to one another, as native ones do.
+pub(crate) fn leases(leases: bool) {
+    LEASE.set(if leases { Native::lease() } else { 0 });
 }
 
 /// Sets whether the spinlocks of this thread's world are ticket locks.
@@ -237,8 +245,13 @@ unsafe impl Arch for Sim {
         let e = engine();
         if !e.is_null() {
             // SAFETY: the engine whose task calls.
-            unsafe { engine::sleep(e, Some((*e).now + (*e).os.switch)) };
+            unsafe { engine::yield_cpu(e) };
         }
+    }
+
+    #[inline]
+    fn lease() -> Nanos {
+        LEASE.get()
     }
 
     fn thread() -> u64 {

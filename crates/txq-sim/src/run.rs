@@ -157,6 +157,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     world.ticket_locks(setup.ticket_locks);
+    world.leases(setup.path.leases);
     if look == Look::AtLines {
         world.name_lines();
     }
@@ -336,7 +337,7 @@ fn build(
         .default_qdisc(&setup.path.default_qdisc)
         .discipline(setup.path.discipline)
         .tx_lock(setup.kernel)
-        .defer_completions(false)
+        .defer_completions(setup.path.defer_completions)
         .tx_queue_len(setup.path.txqueuelen)
         .max_burst(setup.path.max_burst)
         .pool_config(pool)

@@ -141,6 +141,11 @@ impl World {
         arch::ticket_locks(tickets);
     }
 
+    /// Sets whether the senders under the discipline `combine` lease the queue to one another, as native ones do.
+    pub fn leases(&mut self, leases: bool) {
+        arch::leases(leases);
+    }
+
     /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()

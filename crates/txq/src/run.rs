@@ -258,7 +258,7 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
             verdict.get_or_insert(if batches == 1 { admitted } else { Verdict::Success });
             going = then;
         }
-        if O::AHEAD && A::LEASE > 0 && admitted >= QUOTA && going == Going::On {
+        if O::AHEAD && A::lease() > 0 && admitted >= QUOTA && going == Going::On {
             going = enqueue_ahead(&mut owner, own, root, cx);
         }
         if going == Going::On {

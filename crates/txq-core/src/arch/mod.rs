@@ -74,9 +74,6 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// ([`relax`](Arch::relax)), natively for one time slice of the scheduler in all, about 4 ms. Models wait once, so that
     /// they reach the drops, too.
     const WAITS_FOR_ROOM: u32 = 44;
-    /// Length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, if the queue
-    /// sends more packets so than when senders hand over to one another (`enqueue/lease.rs`).
-    const LEASE: Nanos = 0;
     /// Successive reaps that must leave the device empty before a lone sender defers completions to its next calls.
     const PROMPT: u32 = 64;
     /// Returns a number that no other thread has, never 0; or 0 where the `Arch` does not distinguish threads.
@@ -86,6 +83,12 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// Calls `f` with the data paths that the calling thread is in: none where the `Arch` does not distinguish threads.
     fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         f(&Inside::new())
+    }
+    /// Returns the length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, if the
+    /// queue sends more packets so than when senders hand over to one another (`enqueue/lease.rs`).
+    #[inline]
+    fn lease() -> Nanos {
+        0
     }
     /// Returns whether spinlocks are ticket locks, as Linux' were from 2.6.25 to 4.1: for the simulation of old kernels. Must not
     /// change while a lock exists.

@@ -51,7 +51,10 @@ unsafe impl Arch for Native {
         INSIDE.with(f)
     }
 
-    const LEASE: Nanos = 100_000;
+    #[inline]
+    fn lease() -> Nanos {
+        100_000
+    }
 
     #[inline]
     fn relax() {

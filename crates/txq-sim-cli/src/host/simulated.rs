@@ -2,13 +2,12 @@
 //!
 //! The device is the native one, and the senders write no packets on either side. Nothing is fitted to the compared times.
 //! A line's transfer time is the one measured beside the native point. The cost of plain code comes from one native
-//! measurement, one sender through `spinlock`: the part of the simulated atomics is subtracted, and the rest is the same
-//! for each of a packet's steps. Two senders, and the other disciplines, are predicted.
+//! measurement, one sender through `spinlock`: each access takes the same time, with the code around it. Batches, two
+//! senders, and the other disciplines are predicted.
 
 use toml::{Table, Value};
 use txq::Discipline;
 use txq_bench::NATIVE;
-use txq_sim::Prices;
 use txq_sim::machine::Machine;
 use txq_sim::scenario::{Setup, set};
 
@@ -16,64 +15,51 @@ use crate::sweep::plain;
 
 /// The machine whose fields are all replaced.
 const BASE: &str = "vm-2";
-/// Steps of a packet with a price: each of [`Prices`], except the doorbell, which the null device does not have.
-const STEPS: f64 = 7.0;
 /// Lines of the null device's own state, on either side of its ring. The ring is charged by its accesses.
 const DRIVER_LINES: u64 = 1;
-/// How often prices are corrected.
-const CORRECTIONS: u32 = 8;
-/// The cheapest hit, in nanoseconds, and the number of halvings in the search for the right hit.
-const LEAST_HIT: f64 = 0.01;
-const HALVINGS: u32 = 12;
-/// Virtual time of the measurement, and of the warm-up before, in milliseconds.
-const TIME: (f64, f64) = (2.0, 0.5);
+/// The shortest and the longest time of an access, in nanoseconds, and the number of halvings in the search for the right one.
+const HIT: (f64, f64) = (0.01, 100.0);
+const HALVINGS: u32 = 20;
+/// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when the
+/// queue's owners have found out whether leases send more.
+const TIME: f64 = 2.0;
+const WARM_UP: [f64; 2] = [0.5, 8.0];
 
-/// The machine, and the cost of its plain code.
-pub(super) struct Simulated {
-    machine: Machine,
-    prices: Prices,
-}
+/// The machine, with the cost of its plain code.
+pub(super) struct Simulated(Machine);
 
 impl Simulated {
-    /// Finds prices with which one sender through `discipline` takes `ns` for a packet. A native core overlaps operations
-    /// and may hide the time of atomics. If the simulated atomics alone take longer than `ns`, prices are 0 and a hit is
-    /// made cheaper.
-    pub(super) fn priced(machine: &Machine, discipline: Discipline, ns: f64) -> anyhow::Result<Self> {
-        let mut simulated = Self { machine: machine.clone(), prices: each(0.0) };
-        let free = simulated.cpu_ns_per_packet(discipline, 1, None)?;
-        if free <= ns {
-            let mut price = 0.0;
-            let mut is = free;
-            // Not every packet takes every step by itself, so the remaining error shrinks each time.
-            for _ in 0..CORRECTIONS {
-                price += (ns - is) / STEPS;
-                simulated.prices = each(price.max(0.0));
-                is = simulated.cpu_ns_per_packet(discipline, 1, None)?;
-            }
-            return Ok(simulated);
-        }
-        let whole = machine.access.clone();
-        let (mut low, mut high) = (LEAST_HIT / whole.hit, 1.0);
+    /// Finds the time of an access to a line in the core's cache with which one sender through `NATIVE.priced` takes `ns` for a
+    /// packet.
+    pub(super) fn priced(machine: &Machine, ns: f64) -> anyhow::Result<Self> {
+        let (mut low, mut high) = HIT;
         for _ in 0..HALVINGS {
-            let part = (low + high) / 2.0;
-            simulated.machine.access.hit = whole.hit * part;
-            simulated.machine.access.hit_gap = whole.hit_gap * part;
-            match simulated.cpu_ns_per_packet(discipline, 1, None)? > ns {
-                true => high = part,
-                false => low = part,
+            // The middle of their ratio.
+            let hit = (low * high).sqrt();
+            match Self::with(machine, hit).of_one(1)? > ns {
+                true => high = hit,
+                false => low = hit,
             }
         }
-        Ok(simulated)
+        Ok(Self::with(machine, low))
     }
 
-    /// Returns the time of a hit, in nanoseconds.
+    /// Returns the machine where an access takes `hit` nanoseconds, with the code around it.
+    fn with(machine: &Machine, hit: f64) -> Self {
+        let mut machine = machine.clone();
+        let access = &mut machine.access;
+        (access.hit, access.hit_gap, access.rmw) = (hit, hit, access.rmw.max(hit));
+        Self(machine)
+    }
+
+    /// Returns the time of a packet from one sender through `NATIVE.priced`, with batches of `batch`.
+    fn of_one(&self, batch: u64) -> anyhow::Result<f64> {
+        self.cpu_ns_per_packet(NATIVE.priced, 1, batch, None)
+    }
+
+    /// Returns the time of an access, in nanoseconds.
     pub(super) fn hit(&self) -> f64 {
-        self.machine.access.hit
-    }
-
-    /// Returns a step's price, in nanoseconds.
-    pub(super) fn price(&self) -> f64 {
-        self.prices.alloc
+        self.0.access.hit
     }
 
     /// Simulates the CPU time of a packet, with the given transfer time of a line between the CPUs.
@@ -81,46 +67,58 @@ impl Simulated {
         &self,
         discipline: Discipline,
         threads: u64,
+        batch: u64,
         line_ns: Option<f64>,
     ) -> anyhow::Result<f64> {
-        let setup = self.setup(discipline, threads, line_ns)?;
+        let setup = self.setup(discipline, threads, batch, line_ns)?;
         let figures = plain(&setup).map_err(anyhow::Error::msg)?;
         Ok(figures.get("cpu_ns_per_packet").copied().unwrap_or(f64::INFINITY))
     }
 
-    fn setup(&self, discipline: Discipline, threads: u64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
+    fn setup(
+        &self,
+        discipline: Discipline,
+        threads: u64,
+        batch: u64,
+        line_ns: Option<f64>,
+    ) -> anyhow::Result<Setup> {
         let mut table = Table::new();
         let text = |text: &str| Value::String(text.to_owned());
         let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
         for (path, value) in [
             ("machine", text(BASE)),
-            ("tune", Value::Table(Table::try_from(near(&self.machine, threads as u32, line_ns))?)),
-            ("milliseconds", Value::Float(TIME.0)),
-            ("warmup", Value::Float(TIME.1)),
+            ("tune", Value::Table(Table::try_from(near(&self.0, threads as u32, line_ns))?)),
+            ("milliseconds", Value::Float(TIME)),
+            ("warmup", Value::Float(WARM_UP[usize::from(threads > 1)])),
+            ("overlap", Value::Boolean(true)),
             ("device.ring", whole(NATIVE.ring.into())),
             ("device.null", Value::Boolean(true)),
             ("device.completions", text("inline")),
             ("lines.driver", whole(DRIVER_LINES)),
             ("path.qdisc", text(NATIVE.qdisc)),
             ("path.discipline", text(discipline.name())),
+            ("path.defer_completions", Value::Boolean(true)),
+            ("path.leases", Value::Boolean(true)),
             ("workload.kind", text("udp-stream")),
             ("workload.senders", whole(threads)),
             ("workload.bytes", whole(NATIVE.bytes.into())),
             ("workload.credit", whole(NATIVE.limit)),
+            ("workload.batch", whole(batch)),
             ("workload.private", Value::Float(0.0)),
             ("workload.write", Value::Boolean(false)),
             ("workload.pinned", Value::Boolean(true)),
+            ("prices", free()),
         ] {
             set(&mut table, path, value).map_err(anyhow::Error::msg)?;
         }
-        let setup = Setup::of(table).map_err(anyhow::Error::msg)?;
-        Ok(Setup { prices: self.prices.clone(), ..setup })
+        Setup::of(table).map_err(anyhow::Error::msg)
     }
 }
 
-fn each(ns: f64) -> Prices {
-    let doorbell = 0.0;
-    Prices { alloc: ns, free: ns, xmit: ns, enqueue: ns, dequeue: ns, doorbell, drive: ns, reap: ns }
+/// Returns prices of nothing: an access has the price of the code around it.
+fn free() -> Value {
+    let names = ["alloc", "free", "xmit", "enqueue", "dequeue", "doorbell", "drive", "reap"];
+    Value::Table(names.map(|name| (name.to_owned(), Value::Float(0.0))).into_iter().collect())
 }
 
 /// Returns `cpus` cores of one complex, with that transfer time of a line between any two.
@@ -146,28 +144,20 @@ mod tests {
     #[test]
     fn the_price_makes_one_sender_take_what_it_took() {
         let machine = Machine::named(BASE).unwrap();
-        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
-        let ns = simulated.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
-        assert!((ns - 300.0).abs() < 3.0 && simulated.price() > 0.0, "{ns} {}", simulated.price());
-    }
-
-    #[test]
-    fn where_atomics_alone_take_longer_a_hit_is_cheaper() {
-        let machine = Machine::named(BASE).unwrap();
-        let free = Simulated { machine: machine.clone(), prices: each(0.0) };
-        let free = free.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
-        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 0.9 * free).unwrap();
-        let ns = simulated.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
-        assert!((ns / free - 0.9).abs() < 0.02 && simulated.hit() < machine.access.hit, "{ns} {free}");
-        assert_eq!(simulated.price(), 0.0);
+        for goal in [40.0, 300.0] {
+            let simulated = Simulated::priced(&machine, goal).unwrap();
+            let ns = simulated.of_one(1).unwrap();
+            assert!((ns / goal - 1.0).abs() < 0.01, "{ns} {}", simulated.hit());
+            assert!(simulated.of_one(NATIVE.batch).unwrap() < ns / 4.0);
+        }
     }
 
     #[test]
     fn two_senders_take_longer_the_longer_a_line_takes() {
         let machine = Machine::named(BASE).unwrap();
-        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
-        let [short, long] =
-            [20.0, 120.0].map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, Some(way)).unwrap());
+        let simulated = Simulated::priced(&machine, 100.0).unwrap();
+        let [short, long] = [20.0, 120.0]
+            .map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, 1, Some(way)).unwrap());
         assert!(long > 1.2 * short, "{short} {long}");
     }
 

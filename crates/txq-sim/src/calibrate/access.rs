@@ -11,6 +11,8 @@ use super::{CalibrateError, pin};
 
 /// Number of lines that fit into every first-level cache: 4 KiB.
 const FEW: usize = 64;
+/// Sums of independent loads that no other sum waits for.
+const ADDERS: usize = 8;
 /// Number of lines of a window, 2 MiB: more than half of all CPUs' second-level caches keep between two visits, and few
 /// enough pages that their translations stay in the TLB.
 const WINDOW: usize = 1 << 15;
@@ -27,12 +29,15 @@ pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(),
         let few = circle(FEW, FEW).ok_or_else(|| no_memory(FEW))?;
         let mut at = 0;
         let hit = middle_of(time, 4096, || at = walk(&few, at, 4096));
+        let row: [AtomicU32; FEW] = std::array::from_fn(|_| AtomicU32::new(1));
         let gap = middle_of(time, 4096, || {
+            let mut sums = [0_u32; ADDERS];
             for _ in 0..4096 / FEW {
-                black_box(&few).iter().for_each(|line| {
-                    black_box(line.0);
-                });
+                for loads in black_box(&row).chunks_exact(ADDERS) {
+                    sums.iter_mut().zip(loads).for_each(|(sum, load)| *sum += load.load(Ordering::Relaxed));
+                }
             }
+            black_box(sums);
         });
         let counter = AtomicU64::new(0);
         let rmw = middle_of(time, 1024, || {

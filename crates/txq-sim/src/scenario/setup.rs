@@ -142,6 +142,10 @@ pub struct Way {
     pub max_burst: u32,
     /// The default limit of qdiscs, in packets.
     pub txqueuelen: u32,
+    /// Whether a lone sender leaves completions to its next calls. It can only without byte queue limits.
+    pub defer_completions: bool,
+    /// Whether senders under `combine` lease the queue to one another where that sends more. They find out in the first 8 ms.
+    pub leases: bool,
 }
 
 /// Parses the name of a discipline.
@@ -162,6 +166,8 @@ impl Default for Way {
             classes: Vec::new(),
             default_qdisc: "pfifo_fast".into(),
             one_by_one: false,
+            defer_completions: false,
+            leases: false,
             discipline: Discipline::Spinlock,
             pool: Pool::Defer,
             defer_max: txq::pool::DEFER_MAX,

@@ -2,7 +2,7 @@
 //!
 //! A packet that one CPU hands to another moves cache lines there and back: the descriptor, the list, and the account and
 //! inbox of its home. Where all other work on a packet is cheaper than that, one CPU alone sends more than two that hand
-//! over. A lease gives the queue to one sender for [`Arch::LEASE`]: its packets, its pool and the queue's state stay in one
+//! over. A lease gives the queue to one sender for [`Arch::lease`]: its packets, its pool and the queue's state stay in one
 //! cache. Then the first waiting sender to find it over takes it (`sync/lease.rs`).
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
@@ -36,7 +36,7 @@ pub(super) fn own_tag<A: Arch>(cx: &Ctx<'_, A>) -> u16 {
 /// Whether another sender has the lease, or had it last.
 #[inline]
 pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
-    A::LEASE > 0 && lease.held().is_anothers(own_tag(cx))
+    A::lease() > 0 && lease.held().is_anothers(own_tag(cx))
 }
 
 /// Waits until the sender of `packets` can take the lease, until there is no lease, or until [`WAIT`] is over. Returns
@@ -48,7 +48,7 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
     // The caller's own entry is one.
     let nested = A::inside(|inside| inside.depth()) > 1;
     let past = cx.cache.leases();
-    let busy = past.count(packets, start, A::LEASE) >= LIGHT || start < past.took + BUSY;
+    let busy = past.count(packets, start, A::lease()) >= LIGHT || start < past.took + BUSY;
     let light = nested || !busy;
     let grace = if light { STALE } else { 0 };
     let mut now = start;
@@ -57,7 +57,7 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
         if held.is_none() {
             return false;
         }
-        if now >= held.end() + grace && lease.take(held, own_tag(cx), now + A::LEASE) {
+        if now >= held.end() + grace && lease.take(held, own_tag(cx), now + A::lease()) {
             cx.cache.leases().took = if light { 0 } else { now };
             return true;
         }

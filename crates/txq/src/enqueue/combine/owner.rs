@@ -37,7 +37,7 @@ impl<A: Arch> Turn<'_, A> {
         let now = A::now();
         let OwnerState { core, trial, .. } = self.owner_state();
         match trial.look(now, core.sent()) {
-            Some(true) => self.queue.lease.grant(lease::own_tag(cx), now + A::LEASE),
+            Some(true) => self.queue.lease.grant(lease::own_tag(cx), now + A::lease()),
             Some(false) => self.queue.lease.end(),
             None => {}
         }
@@ -95,7 +95,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             unsafe { intake.refill(list(before)) };
             intake.append(own);
             self.contended = true;
-            if A::LEASE > 0 && self.owner_state().trial.is_due() {
+            if A::lease() > 0 && self.owner_state().trial.is_due() {
                 self.look(cx);
             }
         } else if intake.is_empty() {
