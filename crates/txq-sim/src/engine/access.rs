@@ -112,8 +112,6 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
         answer = Answer::Miss(at);
     }
     match answer {
-        // A core predicts what a load of a line that it has will return, and goes on.
-        Answer::Hit(cost) if kind == Kind::Load => eng.pass(cost),
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
