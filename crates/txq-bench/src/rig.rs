@@ -262,7 +262,12 @@ impl Rig {
     fn send(&self, mut sender: Sender, index: u32, mut log: Log<'_>, stop: &Stop) -> Histogram {
         sender.set_limit(self.limit);
         let mut list = PacketList::new();
-        let mut flow = 0;
+        let hash = |flow| match self.target {
+            Some(target) => hash_for(flow, index, self.flows, target.txqs),
+            None => scatter(index * self.flows + flow),
+        };
+        let hashes: Vec<u32> = (0..self.flows).map(hash).collect();
+        let mut flows = hashes.iter().cycle();
         while !stop.asked() {
             // Only the limit or the pool can prevent an allocation, and both recover when packets are sent.
             if sender.alloc_batch(self.batch, self.len, &mut list).is_err() {
@@ -273,13 +278,7 @@ impl Rig {
                 continue;
             }
             if self.flows > 1 {
-                list.for_each_mut(|packet| {
-                    flow = if flow + 1 == self.flows { 0 } else { flow + 1 };
-                    packet.set_hash(match self.target {
-                        Some(target) => hash_for(flow, index, self.flows, target.txqs),
-                        None => scatter(index * self.flows + flow),
-                    });
-                });
+                list.for_each_mut(|packet| flows.next().into_iter().for_each(|&hash| packet.set_hash(hash)));
             }
             for _ in 0..list.len() {
                 self.outside.spend();

@@ -276,6 +276,11 @@ impl<A: Arch> Sender<A> {
         };
         begun.verdict(match self.steer.fixed() {
             Some(txq) if self.parts.is_empty() => self.submit(txq, batch),
+            None if self.parts.is_empty() && batch.len() == 1 => {
+                let mut txq = 0;
+                batch.for_each_mut(|packet| txq = self.steer.pick(packet));
+                self.submit(txq, batch)
+            }
             _ => self.submit_split(batch),
         })
     }
