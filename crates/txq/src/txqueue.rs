@@ -106,6 +106,9 @@ pub(crate) struct Issued<A: Arch> {
     /// watch).
     pub(crate) packets: A::AtomicU32,
     pub(crate) bytes: bql::Producer<A>,
+    /// The number of issued packets from which a sender reaps again (`reap_or_leave`). Written and read by the transmitter.
+    /// Relaxed.
+    pub(crate) reap_at: A::AtomicU32,
 }
 
 /// Counts the packets and bytes that the device has given back. Written by the owner of the completing half.
@@ -171,7 +174,8 @@ impl<A: Arch> TxQueue<A> {
         let ring = queue.ring.unwrap_or(u32::MAX);
         let inline = reapers(setup.inline, queue.done.inline());
         let config = setup.bql.filter(|_| queue.ring.is_some() && queue.done.bql());
-        let issued = Issued { packets: A::AtomicU32::new(0), bytes: bql::Producer::new() };
+        let [packets, reap_at] = [(); 2].map(|()| A::AtomicU32::new(0));
+        let issued = Issued { packets, bytes: bql::Producer::new(), reap_at };
         let completed = Completed { packets: A::AtomicU32::new(0), adj_limit: A::AtomicU32::new(0) };
         A::name(&*queue.tx, "driver: ring");
         A::name(&*queue.done, "driver: completions");

@@ -14,7 +14,9 @@ use crate::bql;
 use crate::datapath::Ctx;
 use crate::datapath::{Datapath, Root};
 use crate::txqueue::watchdog::Standstill;
-use crate::txqueue::{Access, DoneSide, DriverBug, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog};
+use crate::txqueue::{
+    Access, DoneSide, DriverBug, Issued, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog,
+};
 
 /// Counts the packets that a driver returned from its ring. If the driver panics, they are counted on drop, and the worker
 /// polls again.
@@ -26,6 +28,9 @@ struct Polled<'d, A: Arch> {
     /// Bound on the packets that the driver was asked for.
     budget: usize,
 }
+
+/// Packets that a sender gives to a device that keeps packets before it reaps again.
+const TOGETHER: u32 = 4;
 
 /// Bound on the polls of an owner that finds its txq stopped.
 const LOOKS: u32 = 4;
@@ -86,7 +91,7 @@ impl<A: Arch> Drop for Polled<'_, A> {
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Reaps complete packets if senders may, and schedules the worker for the others. The caller is in the driver for
+    /// Reaps complete packets if senders may and enough were issued, and schedules the worker for the others. The caller is in the driver for
     /// `root`, after [`transmit`](TxQueue::transmit), and has recorded the result of the batch.
     #[inline]
     pub(crate) fn reap_or_leave(&self, root: usize, cx: &mut Ctx<'_, A>) {
@@ -94,8 +99,9 @@ impl<A: Arch> TxQueue<A> {
         if self.in_flight() == 0 && !self.stopped() {
             return;
         }
-        if self.inline.load(Relaxed) == SENDERS {
+        if self.inline.load(Relaxed) == SENDERS && (self.stopped() || self.is_reap_due()) {
             self.reap_for(root, cx);
+            self.plan_reap();
         }
         if self.needs_reaping() {
             let sched = &cx.dev.sched[self.reaper];
@@ -104,6 +110,24 @@ impl<A: Arch> TxQueue<A> {
                 sched.hurry();
             }
         }
+    }
+
+    /// Whether enough packets were issued since the last reap by a sender.
+    #[inline]
+    fn is_reap_due(&self) -> bool {
+        let Issued { packets, reap_at, .. } = &*self.issued;
+        packets.load(Relaxed).wrapping_sub(reap_at.load(Relaxed)) as i32 >= 0
+    }
+
+    /// Sets when a sender reaps next, after a reap: with the next packet if the device has kept none, else after
+    /// [`TOGETHER`], or a quarter of a small ring. A device that keeps packets completes about one for each one issued, and a
+    /// poll for one costs as much as a poll for some.
+    #[inline]
+    fn plan_reap(&self) {
+        let Issued { packets, reap_at, .. } = &*self.issued;
+        let few = (self.ring.load(Relaxed) / 4).clamp(1, TOGETHER);
+        let next = if self.in_flight() == 0 { 1 } else { few };
+        reap_at.store(packets.load(Relaxed).wrapping_add(next), Relaxed);
     }
 
     /// Whether a thread must reap the txq: packets are in flight, or it is stopped, so that it has not been woken since the

@@ -27,7 +27,8 @@ fn send(sender: &mut Sender, n: u64, last: bool) {
 /// Completes two packets, in either order; returns which of these reaped them: a sender that sends one more, worker 0,
 /// worker 1.
 fn who_reaps(completions: Completions, affinity: &[usize]) -> [bool; 3] {
-    let wires = Wires::new(2, Some(8));
+    // Of so small a ring senders reap after each packet.
+    let wires = Wires::new(2, Some(7));
     wires.at(1).reversed = true;
     let dev = builder(&wires).workers(2).affinity(affinity).completions(completions).build().unwrap();
     let mut sender = dev.sender("s");
@@ -67,6 +68,25 @@ fn completions_are_reaped_by_whom_they_are_given_to() {
     assert_eq!(who_reaps(Completions::Worker, &[0, 1]), [false, false, true]);
     assert_eq!(who_reaps(Completions::Worker, &[1, 0]), [false, true, false]);
     assert_eq!(who_reaps(Completions::PerQueue, &[0, 0]), [false, false, false]);
+}
+
+/// A device that keeps packets completes about one for each one that it gets. A sender reaps four of them together, and the
+/// rest is left to the worker. A device that has kept nothing is reaped with the next packet.
+#[test]
+fn a_sender_reaps_a_device_that_keeps_packets_after_each_fourth() {
+    let wires = Wires::new(1, Some(64));
+    let dev = builder(&wires).build().unwrap();
+    let mut sender = dev.sender("s");
+    let mut after = |complete| {
+        wires.at(0).complete(complete);
+        send(&mut sender, 1, false);
+        dev.stats().in_flight
+    };
+    assert_eq!([0, 1, 1, 1, 1].map(&mut after), [1, 2, 3, 4, 1], "four are complete at the fifth");
+    assert_eq!([1, 1, 1, 9].map(&mut after), [2, 3, 4, 1]);
+    wires.at(0).complete(1);
+    dev.worker(0).poll();
+    assert_eq!(assert_conserved(&dev).in_flight, 0);
 }
 
 /// The completer wakes the txq, and the txq's worker runs its queue.
