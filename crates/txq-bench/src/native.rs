@@ -101,9 +101,8 @@ fn busy(stat: &str, cpus: &[u32]) -> f64 {
 }
 
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
-/// sender of `NATIVE.priced` with batches, which tells the time of calls from that of packets. A
-/// signal ends the measurement early; the results until then are returned. `way` measures the transfer time of a line between
-/// two CPUs, in nanoseconds.
+/// sender of `NATIVE.priced` with batches. A signal ends the measurement early; the results until then are returned. `way`
+/// measures the transfer time of a line between two CPUs, in nanoseconds.
 pub fn native(
     time: Duration,
     repeat: usize,
