@@ -106,8 +106,8 @@ pub(crate) struct Issued<A: Arch> {
     /// watch).
     pub(crate) packets: A::AtomicU32,
     pub(crate) bytes: bql::Producer<A>,
-    /// The number of issued packets from which a sender reaps again (`reap_or_leave`). Written and read by the transmitter.
-    /// Relaxed.
+    /// The count of packets at which a sender reaps again (`reap_or_leave`). Written and read by the transmitter. Relaxed: no
+    /// other data depends on it.
     pub(crate) reap_at: A::AtomicU32,
 }
 

@@ -91,8 +91,8 @@ impl<A: Arch> Drop for Polled<'_, A> {
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Reaps complete packets if senders may and enough were issued, and schedules the worker for the others. The caller is in the driver for
-    /// `root`, after [`transmit`](TxQueue::transmit), and has recorded the result of the batch.
+    /// Reaps complete packets if senders may and a reap is due, and schedules the worker for the others. The caller is in the
+    /// driver for `root`, after [`transmit`](TxQueue::transmit), and has recorded the result of the batch.
     #[inline]
     pub(crate) fn reap_or_leave(&self, root: usize, cx: &mut Ctx<'_, A>) {
         // A txq that is stopped with nothing in flight: the driver panicked in the poll of the last completions.
@@ -112,16 +112,17 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Whether enough packets were issued since the last reap by a sender.
+    /// Returns whether a sender reaps now: not if its next reap is planned for one of the next [`TOGETHER`] packets.
     #[inline]
     fn is_reap_due(&self) -> bool {
         let Issued { packets, reap_at, .. } = &*self.issued;
-        packets.load(Relaxed).wrapping_sub(reap_at.load(Relaxed)) as i32 >= 0
+        // Any other distance is from a plan long ago, before the count of packets wrapped or the driver was replaced.
+        !(1..=TOGETHER).contains(&reap_at.load(Relaxed).wrapping_sub(packets.load(Relaxed)))
     }
 
-    /// Sets when a sender reaps next, after a reap: with the next packet if the device has kept none, else after
-    /// [`TOGETHER`], or a quarter of a small ring. A device that keeps packets completes about one for each one issued, and a
-    /// poll for one costs as much as a poll for some.
+    /// Plans a sender's next reap, after a reap: with the next packet if the device has kept none, else after [`TOGETHER`]
+    /// packets, or a quarter of a small ring. A device that keeps packets completes about one for each one issued, and a poll
+    /// for one costs as much as a poll for some.
     #[inline]
     fn plan_reap(&self) {
         let Issued { packets, reap_at, .. } = &*self.issued;

@@ -9,7 +9,8 @@
 pub enum Completions {
     /// Each sender reaps after each batch, unless the driver forbids it
     /// ([`Complete::inline`](crate::driver::Complete::inline)), and the worker reaps what senders leave. The least work
-    /// while senders send. A device that keeps packets is reaped after each fourth packet. A lone sender whose device completes at once reaps after 32 packets
+    /// while senders send. They reap a device that keeps packets after each fourth packet, so a completion may be noticed three
+    /// packets later. A lone sender whose device completes at once reaps after 32 packets
     /// ([`Builder::defer_completions`](crate::netdev::Builder::defer_completions)).
     #[default]
     Inline,
