@@ -46,6 +46,18 @@ impl Default for Prices {
 }
 
 impl Prices {
+    /// Plain code that costs nothing.
+    pub const FREE: Self = Self {
+        alloc: 0.0,
+        free: 0.0,
+        xmit: 0.0,
+        enqueue: 0.0,
+        dequeue: 0.0,
+        doorbell: 0.0,
+        drive: 0.0,
+        reap: 0.0,
+    };
+
     /// Returns each price with its name.
     pub(crate) fn all(&self) -> [(&'static str, f64); 8] {
         let Self { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap } = *self;

@@ -8,6 +8,7 @@
 use toml::{Table, Value};
 use txq::Discipline;
 use txq_bench::NATIVE;
+use txq_sim::Prices;
 use txq_sim::machine::Machine;
 use txq_sim::scenario::{Setup, set};
 
@@ -107,18 +108,13 @@ impl Simulated {
             ("workload.private", Value::Float(0.0)),
             ("workload.write", Value::Boolean(false)),
             ("workload.pinned", Value::Boolean(true)),
-            ("prices", free()),
         ] {
             set(&mut table, path, value).map_err(anyhow::Error::msg)?;
         }
-        Setup::of(table).map_err(anyhow::Error::msg)
+        let setup = Setup::of(table).map_err(anyhow::Error::msg)?;
+        // An access has the price of the code around it.
+        Ok(Setup { prices: Prices::FREE, ..setup })
     }
-}
-
-/// Returns prices of nothing: an access has the price of the code around it.
-fn free() -> Value {
-    let names = ["alloc", "free", "xmit", "enqueue", "dequeue", "doorbell", "drive", "reap"];
-    Value::Table(names.map(|name| (name.to_owned(), Value::Float(0.0))).into_iter().collect())
 }
 
 /// Returns `cpus` cores of one complex, with that transfer time of a line between any two.
