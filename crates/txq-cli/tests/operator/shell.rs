@@ -95,8 +95,8 @@ other_host() {
     until [ "$(ss -Hltn 'sport = :5201')" ] && [ "$(ss -Hlun 'sport = :53')" ]; do sleep 0.05; done
 }
 program() { printf '#!/bin/sh\nexec %s\n' "$2" > "$1"; chmod +x "$1"; }
-# A block sleeps for a second while a program starts. On a busy machine the start takes longer, and so do twenty starts of the test.
-sleep() { command sleep "$1"; for _ in {1..20}; do "$TXQ_OPERATOR" --list > /dev/null; done; }
+# A block sleeps for a second while a program starts. On a busy machine the start takes longer, and so do sixty starts of the test.
+sleep() { command sleep "$1"; for _ in {1..60}; do "$TXQ_OPERATOR" --list > /dev/null; done; }
 "#;
 
 /// Where [`programs`] mounts the folder of the programs that were built with the test, and the sources that blocks compile: the
