@@ -278,7 +278,7 @@ impl Rig {
                 continue;
             }
             if self.flows > 1 {
-                list.for_each_mut(|packet| flows.next().into_iter().for_each(|&hash| packet.set_hash(hash)));
+                list.for_each_mut(|packet| packet.set_hash(*flows.next().expect("a flow or more")));
             }
             for _ in 0..list.len() {
                 self.outside.spend();
