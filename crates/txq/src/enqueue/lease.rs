@@ -29,7 +29,7 @@ const STALE: Nanos = 10_000_000;
 
 /// Returns the tag of the sender whose call this is.
 #[inline]
-pub(super) fn own_tag<A: Arch>(cx: &Ctx<'_, A>) -> u16 {
+fn own_tag<A: Arch>(cx: &Ctx<'_, A>) -> u16 {
     tag(cx.cache.id())
 }
 
@@ -104,16 +104,27 @@ impl Trial {
         Self { leases: false, better: false, from: 0, end: 0, sent: None, rates: [0; 2], looks: 0 }
     }
 
-    /// Counts that an owner has found packets of others; returns whether it is time to read the clock.
+    /// Counts that an owner has found packets of others; returns whether it is time to [`look`](Trial::look).
     #[inline]
-    pub(super) fn is_due(&mut self) -> bool {
+    pub(super) fn is_due<A: Arch>(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
-        self.looks.is_multiple_of(LOOKS)
+        A::lease() > 0 && self.looks.is_multiple_of(LOOKS)
+    }
+
+    /// Begins or ends leases if the phase is over. The caller owns the queue, which has sent `sent` packets so far.
+    #[cold]
+    pub(super) fn look<A: Arch>(&mut self, lease: &Lease<A>, sent: u64, cx: &Ctx<'_, A>) {
+        let now = A::now();
+        match self.judge(now, sent) {
+            Some(true) => lease.grant(own_tag(cx), now + A::lease()),
+            Some(false) => lease.end(),
+            None => {}
+        }
     }
 
     /// Ends the phase if its time is over. `sent` is the number of packets that the queue has sent so far. Returns true if
     /// leases begin, false if they end, and `None` if nothing changes.
-    pub(super) fn look(&mut self, now: Nanos, sent: u64) -> Option<bool> {
+    fn judge(&mut self, now: Nanos, sent: u64) -> Option<bool> {
         if now < self.end {
             if self.sent.is_none() && now >= self.from {
                 (self.from, self.sent) = (now, Some(sent));
@@ -158,7 +169,7 @@ mod tests {
             now += STEP;
             sent += if leases { with } else { without } * STEP / 1_000_000;
             leased += u64::from(leases);
-            leases = trial.look(now, sent).unwrap_or(leases);
+            leases = trial.judge(now, sent).unwrap_or(leases);
         }
         leased as f64 / 1e5
     }
@@ -175,9 +186,9 @@ mod tests {
     #[test]
     fn a_phase_in_which_nobody_met_says_nothing() {
         let mut trial = Trial::new();
-        assert_eq!(trial.look(1 << 40, 0), None);
+        assert_eq!(trial.judge(1 << 40, 0), None);
         // Much was sent, and no owner looked for long after the phase was over.
-        assert_eq!(trial.look((1 << 40) + 10 * KEEP, 1 << 30), None);
+        assert_eq!(trial.judge((1 << 40) + 10 * KEEP, 1 << 30), None);
         assert!(trial.rates == [0; 2] && !trial.leases);
     }
 }

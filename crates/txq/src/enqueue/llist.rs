@@ -12,6 +12,8 @@
 //! The price of a push: it returns [`Verdict::Success`] before the qdisc has seen the packets. Only counters then report
 //! drops. A sender that finds the list empty and the lock free gets the qdisc's own verdict.
 //!
+//! Where the queue is cheap, busy senders take turns instead (`enqueue/lease.rs`); the kernel's do not.
+//!
 //! `qdisc_max_burst` bounds the list; in front of a full pfifo, the room in the pfifo does (`llist/entrance.rs`). The count
 //! ([`Defer::count`]) may be lower than the number of packets on the list. It misses the packets pushed between the owner's
 //! exchange and its reset. It also misses the batches of senders that found the list empty, at most one for each sender. The
@@ -46,6 +48,7 @@ use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
 use txq_core::stats::contention::{Lock, Retry, Site};
 use txq_core::sync::contention::Recorded;
+use txq_core::sync::lease::Lease;
 use txq_core::sync::llist::LList;
 use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
@@ -55,6 +58,7 @@ use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::llist::entrance::{Entrance, Room};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::InHand;
@@ -83,6 +87,8 @@ struct Llist<A: Arch> {
     /// sender's load of the head and its exchange.
     returned: CachePadded<A::AtomicU32>,
     entrance: CachePadded<Entrance<A>>,
+    /// Read by every sender at every call, written when the lease is granted, taken or ended.
+    lease: CachePadded<Lease<A>>,
     /// Packets that senders dropped for want of room in the qdisc.
     refused: Refused<A>,
     max_burst: u32,
@@ -108,6 +114,8 @@ struct OwnerState<A: Arch> {
     crowded: bool,
     /// A copy of [`Entrance::bound`], which only the lock holder writes.
     bound: u32,
+    /// Measures whether leases send more than handing over.
+    trial: Trial,
 }
 
 // SAFETY: one thread at a time accesses the cell, as its field says, and its content is `Send`.
@@ -117,13 +125,15 @@ unsafe impl<A: Arch> Sync for Llist<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let [count, returned] = [(); 2].map(|()| A::AtomicU32::new(0));
-    let owned = OwnerState { core, intake: Intake::new(), crowded: true, bound: max_burst };
+    let owned =
+        OwnerState { core, intake: Intake::new(), crowded: true, bound: max_burst, trial: Trial::new() };
     Box::new(Llist {
         defer: CachePadded::new(Defer { list: LList::new(), count }),
         root: CachePadded::new(SpinLock::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
         returned: CachePadded::new(returned),
         entrance: CachePadded::new(Entrance::new(max_burst)),
+        lease: CachePadded::new(Lease::new()),
         refused: Refused::new(),
         max_burst,
     })
@@ -142,6 +152,14 @@ impl<A: Arch> Turn<'_, A> {
     #[inline]
     fn owner_state(&mut self) -> &mut OwnerState<A> {
         self.root.as_mut().expect("only the driver is called without the lock").data()
+    }
+
+    /// Begins or ends leases if the trial says so.
+    #[cold]
+    fn try_leases(&mut self, cx: &Ctx<'_, A>) {
+        let queue = self.queue;
+        let OwnerState { core, trial, .. } = self.owner_state();
+        trial.look(&queue.lease, core.sent(), cx);
     }
 
     /// Publishes the driver's result in [`Llist::driven`], and retakes the lock if it is free. Returns true with the lock
@@ -216,6 +234,9 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
         self.drained_list |= take;
         if batches > 0 && self.owner_state().crowded {
             self.core().note_drained(chunk.len());
+            if take && self.owner_state().trial.is_due::<A>() {
+                self.try_leases(cx);
+            }
         }
         batches
     }
@@ -298,6 +319,23 @@ impl<A: Arch> Llist<A> {
         if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
+    /// As [`submit_alone`](Llist::submit_alone), for a sender that has just taken the lease.
+    #[cold]
+    fn submit_leased(
+        &self,
+        held: Held<'_, A, OwnerState<A>>,
+        root: &Root<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let share = batch.len();
+        let mut owner = Turn { root: Some(held), queue: self, drained_list: false };
+        owner.try_leases(cx);
+        let verdict = turn(owner, root, batch, share, cx);
+        cx.free_dropped();
+        verdict
+    }
+
     /// Calls `f` with the core, and with whether packets wait for an owner. Returns false if a worker must run the queue.
     fn visit_held(&self, held: Held<'_, A, OwnerState<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         let mut owner = Turn { root: Some(held), queue: self, drained_list: false };
@@ -326,6 +364,14 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> CoreAccess<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
+        // The last holder of the lease ends its call soon, if it runs.
+        if lease::is_anothers(&self.lease, cx)
+            && lease::wait(&self.lease, batch.len(), cx)
+            && self.defer.list.is_empty()
+            && let Some(held) = self.root.try_lock_soon_at(Site::Enqueue)
+        {
+            return self.submit_leased(held, root, batch, cx);
+        }
         if self.entrance.closed.load(Relaxed) != 0
             && !InHand::during(cx.dev, batch.len(), || self.wait_at_entrance(root, cx))
         {
@@ -400,6 +446,7 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
         A::name(&self.driven, DRIVEN);
         A::name(&self.returned, "llist: whether a driver came back");
         A::name(&self.entrance, "llist: entrance");
+        A::name(&self.lease, "llist: lease");
         self.refused.name_lines("llist: packets refused");
     }
 }

@@ -16,6 +16,8 @@
 //! An owner that leaves packets on the lists, or in an intake, sets `MISSED` too. So a sender that changes the word from 0
 //! to [`TOKEN`] knows that no earlier packet waits. It checks no list, neither before it sends its own packets nor when it
 //! leaves: a sender that lists packets meanwhile sets `MISSED`.
+//!
+//! Where the queue is cheap, busy senders take turns instead (`enqueue/lease.rs`); the kernel's do not.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -26,6 +28,7 @@ use txq_core::arch::{Arch, Atomic, CellApi};
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::Lock;
 use txq_core::sync::contention::Recorded;
+use txq_core::sync::lease::Lease;
 use txq_sched::qdisc::{BANDS, Verdict};
 
 use crate::datapath::Core;
@@ -34,6 +37,7 @@ use crate::datapath::Ctx;
 use crate::datapath::Root;
 use crate::enqueue::QUEUE;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
 use crate::run::{Bypass, Owner, bypass, turn_here};
@@ -75,6 +79,8 @@ struct Lockless<A: Arch> {
     state: CachePadded<A::AtomicU32>,
     /// Accessed only by the token holder.
     owner_state: CachePadded<A::Cell<OwnerState<A>>>,
+    /// Read by every sender at every call, written when the lease is granted, taken or ended.
+    lease: CachePadded<Lease<A>>,
     /// Packets dropped for want of room in their band (`TCQ_F_CPUSTATS`).
     refused: Refused<A>,
     max_burst: u32,
@@ -96,7 +102,9 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAcces
             intake: array::from_fn(|_| Intake::new()),
             inside: [0; BANDS],
             counted: false,
+            trial: Trial::new(),
         })),
+        lease: CachePadded::new(Lease::new()),
         refused: Refused::new(),
         max_burst,
     })
@@ -218,6 +226,24 @@ impl<A: Arch> Lockless<A> {
         if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
+    /// Waits while another sender has the lease; returns whether the caller has taken the lease. The last holder ends its
+    /// call soon, if it runs.
+    #[cold]
+    fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
+        lease::wait(&self.lease, packets, cx)
+            && self.state.spin_until(Relaxed, |state| state & TOKEN == 0).is_some()
+    }
+
+    /// Runs a turn of the token holder, which has taken the lease and listed its packets.
+    #[cold]
+    fn own_leased(&self, root: &Root<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
+        let mut owner = Turn { queue: self, has: true, waiting: true, drained_lists: false, bypassed: false };
+        owner.try_leases(cx);
+        let verdict = turn_here(owner, root, &mut PacketList::new(), share, cx);
+        cx.free_dropped();
+        verdict
+    }
+
     /// Runs a turn of the token holder. `waiting` says whether packets may wait on the lists.
     #[inline]
     fn own(
@@ -243,7 +269,8 @@ impl<A: Arch> Lockless<A> {
 impl<A: Arch> CoreAccess<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        if self.pass() {
+        let leased = lease::is_anothers(&self.lease, cx) && self.wait_for_lease(n, cx);
+        if !leased && self.pass() {
             return self.submit_alone(root, batch, cx);
         }
         let mut refused = PacketList::new();
@@ -253,6 +280,9 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         }
         if !self.begin() {
             return Verdict::Success;
+        }
+        if leased {
+            return self.own_leased(root, n, cx);
         }
         // The qdisc's verdict, if the owner took this batch alone.
         self.own(true, root, batch, n, cx)
@@ -298,6 +328,7 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         self.lists.name_lines();
         A::name(&self.state, "lockless: token");
         A::name(&self.owner_state, QUEUE);
+        A::name(&self.lease, "lockless: lease");
         self.refused.name_lines("lockless: packets refused");
     }
 }
@@ -311,4 +342,6 @@ struct OwnerState<A: Arch> {
     inside: [u32; BANDS],
     /// Whether any of `inside` is not 0.
     counted: bool,
+    /// Measures whether leases send more than handing over.
+    trial: Trial,
 }

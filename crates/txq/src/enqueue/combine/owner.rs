@@ -10,7 +10,6 @@ use super::{AGAIN, Combine, DRIVER, OwnerState, QDISC, flagged, is, list, with};
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
-use crate::enqueue::lease;
 use crate::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
@@ -34,13 +33,9 @@ impl<A: Arch> Turn<'_, A> {
     /// Begins or ends leases if the trial says so.
     #[cold]
     pub(super) fn look(&mut self, cx: &Ctx<'_, A>) {
-        let now = A::now();
+        let queue = self.queue;
         let OwnerState { core, trial, .. } = self.owner_state();
-        match trial.look(now, core.sent()) {
-            Some(true) => self.queue.lease.grant(lease::own_tag(cx), now + A::lease()),
-            Some(false) => self.queue.lease.end(),
-            None => {}
-        }
+        trial.look(&queue.lease, core.sent(), cx);
     }
 
     /// Clears `DRIVER` after the driver has returned. Retakes the qdisc and returns true; or, if another thread owns it,
@@ -95,7 +90,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             unsafe { intake.refill(list(before)) };
             intake.append(own);
             self.contended = true;
-            if A::lease() > 0 && self.owner_state().trial.is_due() {
+            if self.owner_state().trial.is_due::<A>() {
                 self.look(cx);
             }
         } else if intake.is_empty() {

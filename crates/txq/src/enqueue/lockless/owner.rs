@@ -71,9 +71,17 @@ impl<A: Arch> Turn<'_, A> {
         batches
     }
 
+    /// Begins or ends leases if the trial says so.
+    #[cold]
+    pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
+        let queue = self.queue;
+        let OwnerState { core, trial, .. } = self.owner_state();
+        trial.look(&queue.lease, core.sent(), cx);
+    }
+
     /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
     #[inline(never)]
-    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
+    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>, cx: &Ctx<'_, A>) -> usize {
         let state = &self.queue.state;
         if state.load(Relaxed) != TOKEN {
             // Before the lists are taken: a sender that lists packets after that sets `MISSED` again. Acquire: the listed
@@ -85,6 +93,9 @@ impl<A: Arch> Turn<'_, A> {
         self.waiting = self.waits();
         if batches > 0 {
             self.core().note_drained(chunk.len());
+            if self.owner_state().trial.is_due::<A>() {
+                self.try_leases(cx);
+            }
         }
         batches
     }
@@ -141,11 +152,11 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
         packets: usize,
         chunk: &mut PacketList<A>,
         _: &Root<A>,
-        _: &mut Ctx<'_, A>,
+        cx: &mut Ctx<'_, A>,
     ) -> usize {
         if self.waiting {
             debug_assert!(own.is_empty(), "who does not pass has listed its own");
-            return self.look(packets, chunk);
+            return self.look(packets, chunk, cx);
         }
         chunk.append(own);
         1
