@@ -2,6 +2,7 @@
 //! for [`Sim`](txq_sim::Sim).
 
 mod determinism;
+mod leases;
 mod null;
 mod p0;
 mod shares;

@@ -278,7 +278,7 @@ impl<A: Arch> Combine<A> {
     #[cold]
     fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = Turn { queue: self, has: true, contended: false };
-        owner.look(cx);
+        owner.try_leases(cx);
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();

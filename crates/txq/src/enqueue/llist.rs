@@ -331,9 +331,7 @@ impl<A: Arch> Llist<A> {
         let share = batch.len();
         let mut owner = Turn { root: Some(held), queue: self, drained_list: false };
         owner.try_leases(cx);
-        let verdict = turn(owner, root, batch, share, cx);
-        cx.free_dropped();
-        verdict
+        Self::turn(owner, root, batch, share, cx)
     }
 
     /// Calls `f` with the core, and with whether packets wait for an owner. Returns false if a worker must run the queue.
@@ -347,7 +345,7 @@ impl<A: Arch> Llist<A> {
     }
 
     /// Runs a turn of the lock holder, which has no packets of its own to add.
-    fn turn(
+    fn turn_for_others(
         &self,
         held: Held<'_, A, OwnerState<A>>,
         root: &Root<A>,
@@ -355,7 +353,18 @@ impl<A: Arch> Llist<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let owner = Turn { root: Some(held), queue: self, drained_list: false };
-        let verdict = turn(owner, root, &mut PacketList::new(), share, cx);
+        Self::turn(owner, root, &mut PacketList::new(), share, cx)
+    }
+
+    /// Runs a turn of `owner`, which adds its own packets, and frees those that the qdisc has dropped.
+    fn turn(
+        owner: Turn<'_, A>,
+        root: &Root<A>,
+        own: &mut PacketList<A>,
+        share: usize,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -406,7 +415,7 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
             return Verdict::Success;
         }
         if let Some(held) = self.root.try_lock_soon_at(Site::Enqueue) {
-            return self.turn(held, root, n as usize, cx);
+            return self.turn_for_others(held, root, n as usize, cx);
         }
         self.entrance.open.store(1, Relaxed);
         cx.dev.hand_over(root.index);
@@ -414,7 +423,7 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(self.root.lock_at(Site::Worker), root, 0, cx);
+        let _ = self.turn_for_others(self.root.lock_at(Site::Worker), root, 0, cx);
     }
 
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {

@@ -32,7 +32,7 @@ impl<A: Arch> Turn<'_, A> {
 
     /// Begins or ends leases if the trial says so.
     #[cold]
-    pub(super) fn look(&mut self, cx: &Ctx<'_, A>) {
+    pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
         let queue = self.queue;
         let OwnerState { core, trial, .. } = self.owner_state();
         trial.look(&queue.lease, core.sent(), cx);
@@ -91,7 +91,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             intake.append(own);
             self.contended = true;
             if self.owner_state().trial.is_due::<A>() {
-                self.look(cx);
+                self.try_leases(cx);
             }
         } else if intake.is_empty() {
             chunk.append(own);

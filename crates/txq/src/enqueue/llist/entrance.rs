@@ -86,7 +86,7 @@ impl<A: Arch> Llist<A> {
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
             self.entrance.open.store(0, Relaxed);
-            let _ = self.turn(held, root, 0, cx);
+            let _ = self.turn_for_others(held, root, 0, cx);
         }
     }
 
@@ -134,7 +134,7 @@ impl<A: Arch> Llist<A> {
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
             closed.store(0, Relaxed);
-            let _ = self.turn(held, root, 0, cx);
+            let _ = self.turn_for_others(held, root, 0, cx);
         }
         closed.load(Relaxed) == 0
     }

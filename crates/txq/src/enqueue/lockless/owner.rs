@@ -88,12 +88,14 @@ impl<A: Arch> Turn<'_, A> {
             // packets; pairs with `begin`.
             state.swap(TOKEN, Acquire);
         }
+        let again = self.drained_lists;
         let batches = self.take(packets, chunk);
         self.bypassed = false;
         self.waiting = self.waits();
         if batches > 0 {
             self.core().note_drained(chunk.len());
-            if self.owner_state().trial.is_due::<A>() {
+            // The first batch of a turn may be the owner's own: a sender that is alone needs no leases.
+            if (again || batches > 1) && self.owner_state().trial.is_due::<A>() {
                 self.try_leases(cx);
             }
         }
