@@ -276,6 +276,14 @@ unsafe impl Arch for Sim {
         TICKET_LOCKS.get()
     }
 
+    /// A kernel's threads keep their CPUs while they wait, a program's do not.
+    #[inline]
+    fn passes() -> u32 {
+        let e = engine();
+        // SAFETY: the engine whose task calls.
+        if e.is_null() || unsafe { (*e).os.kernel } { 0 } else { Native::passes() }
+    }
+
     fn random() -> u64 {
         let e = engine();
         if e.is_null() {

@@ -125,7 +125,8 @@ impl World {
     }
 
     /// Sets whether the kernel itself sends. If so, nothing, not even an interrupt, takes the CPU from a task in the data
-    /// plane (`local_bh_disable`). Otherwise tasks are threads of a program, and may be preempted anywhere.
+    /// plane (`local_bh_disable`), and locks are fair. Otherwise tasks are threads of a program, and may be preempted anywhere;
+    /// so the queue of a lock may be passed while its first waiter has no CPU.
     pub fn kernel(&mut self, kernel: bool) {
         self.engine.os.kernel = kernel;
     }
@@ -141,7 +142,7 @@ impl World {
         arch::ticket_locks(tickets);
     }
 
-    /// Sets whether the senders under the discipline `combine` lease the queue to one another, as native ones do.
+    /// Sets whether the senders under `combine`, `lockless` and `llist` lease the queue to one another, as native ones do.
     pub fn leases(&mut self, leases: bool) {
         arch::leases(leases);
     }

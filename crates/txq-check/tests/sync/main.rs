@@ -7,6 +7,7 @@ mod fill;
 mod lease;
 mod llist;
 mod lossy;
+mod pass;
 mod pool;
 mod pool_credit;
 mod pool_size;

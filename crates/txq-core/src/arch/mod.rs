@@ -96,6 +96,12 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn ticket_locks() -> bool {
         false
     }
+    /// Returns how many threads may take a spinlock out of turn while the first of its waiters does not run. 0: it stays fair,
+    /// as a kernel's, whose waiters keep their CPUs. Must not change while a lock exists.
+    #[inline]
+    fn passes() -> u32 {
+        0
+    }
     /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {
         RandomState::new().hash_one(0)

@@ -56,6 +56,12 @@ unsafe impl Arch for Native {
         100_000
     }
 
+    /// About a millisecond of short critical sections, a part of a scheduler's time slice.
+    #[inline]
+    fn passes() -> u32 {
+        1 << 13
+    }
+
     #[inline]
     fn relax() {
         std::thread::sleep(Duration::from_micros(50));

@@ -1,4 +1,4 @@
-//! A fair spinlock: the kernel's qspinlock, a lock word with a queue of waiters after Mellor-Crummey and Scott (ACM TOCS
+//! A queued spinlock: the kernel's qspinlock, a lock word with a queue of waiters after Mellor-Crummey and Scott (ACM TOCS
 //! 9(1), 1991).
 //!
 //! A thread that finds the word free and the queue empty takes the lock with one compare-and-swap, and releases it with a
@@ -6,11 +6,11 @@
 //! the lock word. So a release disturbs the cache of one waiter and not of all, and threads get the lock in the order of
 //! arrival. (A thread that saw the queue empty before a waiter joined may still overtake that waiter, once.)
 //!
-//! A queue has a price in user space: while the front waiter is preempted, the lock is idle until that thread runs again,
-//! and all waiters behind wait too. A waiter spins for about a microsecond and then yields its CPU at every turn
-//! ([`Atomic::wait_until`]). The lock stays fair; with more threads than CPUs it is slow. That is the measured cost of one
-//! lock in front of a queue, and the reason for the other disciplines. A thread with other work to do takes the lock out of
-//! turn or not at all ([`SpinLock::try_lock_soon_at`]).
+//! A queue has a price in user space: while the front waiter is preempted, the lock would be idle until that thread runs
+//! again, and all waiters behind would wait too. So a waiter spins for about a microsecond and then yields its CPU at every
+//! turn, and while the front waiter does not run, threads that come may pass the queue, a bounded number of times
+//! (`pass.rs`). A thread with other work to do takes the lock out of turn or not at all
+//! ([`SpinLock::try_lock_soon_at`]).
 //!
 //! In a simulation of an old kernel the lock is a ticket lock instead (`ticket.rs`).
 //!
@@ -18,6 +18,7 @@
 //! lock is recorded: a free recorded lock holds another value than the one that the compare-and-swap expects, which sends
 //! every taker to the slow path. So the fast path is the same with and without recording.
 
+mod pass;
 mod ticket;
 
 use std::ptr;
@@ -58,6 +59,10 @@ pub struct SpinLock<A: Arch, T> {
     locked: A::AtomicU32,
     /// Of a ticket lock, the number of the next ticket; else 0. Takers add to it (Relaxed: the lock word orders the data).
     ticket: A::AtomicU32,
+    /// How many threads may take the lock before the front waiter does (`pass.rs`). Relaxed: a hint. The front waiter stores 0
+    /// while it spins. It stores what is left before it yields its CPU. A waiter that leaves stores [`Arch::passes`] for the
+    /// next one, and a thread that passes stores one less.
+    passes: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see
     /// whether they must queue.
@@ -78,6 +83,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         Self {
             locked: A::AtomicU32::new(FREE),
             ticket: A::AtomicU32::new(0),
+            passes: A::AtomicU32::new(0),
             tail: A::AtomicPtr::new(ptr::null_mut()),
             record: A::Cell::new(None),
             data: A::Cell::new(data),
@@ -191,6 +197,9 @@ impl<A: Arch, T> SpinLock<A, T> {
     #[cold]
     fn acquire_slow(&self, site: Site) -> u32 {
         if self.locked.load(Relaxed) & RECORD == 0 {
+            if self.pass(FREE) {
+                return FREE;
+            }
             let free = self.queue();
             if free != FREE {
                 // Recording began meanwhile: count the wait from then.
@@ -202,7 +211,7 @@ impl<A: Arch, T> SpinLock<A, T> {
             return RECORD;
         }
         let began = A::now();
-        let free = self.queue();
+        let free = if self.pass(RECORD) { RECORD } else { self.queue() };
         if free != FREE {
             self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(began)));
         }
@@ -245,10 +254,7 @@ impl<A: Arch, T> SpinLock<A, T> {
             // Acquire: the waiter in front has left the queue before this one accesses the lock word.
             node.wait.wait_until(Acquire, |w| w == 0);
         }
-        let mut free = FREE;
-        while self.try_lock(free).is_err() {
-            free = self.locked.wait_to_write(Relaxed, |word| word & HELD == 0);
-        }
+        let free = if A::passes() > 0 { self.wait_in_front() } else { self.wait_in_turn() };
         // This thread has the lock. It leaves the queue and moves the next waiter to the front.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
@@ -259,8 +265,18 @@ impl<A: Arch, T> SpinLock<A, T> {
             // A waiter has queued behind this one and is about to store its node in `next`.
             next = node.next.wait_until(Acquire, |n| !n.is_null());
         }
+        self.let_pass();
         // SAFETY: the waiter behind stays in this function until this store.
         unsafe { (*next).wait.store(0, Release) };
+        free
+    }
+
+    /// Waits for the lock as the front waiter that nobody passes. Returns the word of the free lock.
+    fn wait_in_turn(&self) -> u32 {
+        let mut free = FREE;
+        while self.try_lock(free).is_err() {
+            free = self.locked.wait_to_write(Relaxed, |word| word & HELD == 0);
+        }
         free
     }
 

@@ -32,8 +32,8 @@ pub struct Setup {
     /// Length of the warm-up before it, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
-    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane. Otherwise a program's
-    /// threads send.
+    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane, and locks are fair. Otherwise
+    /// a program's threads send, and may pass a lock's queue whose first waiter has no CPU.
     #[serde(default)]
     pub kernel: bool,
     /// Whether loads overlap and crowds slow the transfers of a line, by the machine's `line.loads`, `core.window`,
@@ -144,7 +144,8 @@ pub struct Way {
     pub txqueuelen: u32,
     /// Whether a lone sender leaves completions to its next calls. It can only without byte queue limits.
     pub defer_completions: bool,
-    /// Whether senders under `combine` lease the queue to one another where that sends more. They find out in the first 8 ms.
+    /// Whether senders under `combine`, `lockless` and `llist` lease the queue to one another where that sends more. They find
+    /// out in the first 8 ms.
     pub leases: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Linux began with this discipline, and it shows the first measured cost of sharing a queue: with N senders the owner
 //! competes with all of them for the lock that it needs to drain the queue, so the drain slows down as senders are added.
-//! The lock is fair and queued ([`SpinLock`]). While its holder or the first waiter is preempted, all senders wait until
-//! that thread runs again: a sender waits at most one scheduling delay for each thread in front of it.
+//! The lock is queued ([`SpinLock`]). While its holder is preempted, all senders wait until that thread runs again. While the
+//! first waiter is, others may pass the queue, so the lock stays in use: a bounded number of times before each waiter.
 
 use crossbeam_utils::CachePadded;
 
