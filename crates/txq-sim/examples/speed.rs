@@ -27,8 +27,9 @@ fn main() {
         let report = measure(&setup).unwrap_or_else(|e| panic!("{e}"));
         let (took, accesses) = (cpu() - before, report.accesses as f64 / 1e6);
         println!(
-            "{} {point}: {:016x} {accesses:6.2} M accesses in {took:5.2} s, {:4.1} M/s; 10 ms in {:5.2} s",
+            "{} {point}: {:.3} Mpps {:016x} {accesses:6.2} M accesses in {took:5.2} s, {:4.1} M/s; 10 ms in {:5.2} s",
             scenario.name,
+            report.figures["mpps"],
             report.hash,
             accesses / took,
             0.010 / report.whole * took

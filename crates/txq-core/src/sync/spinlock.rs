@@ -57,12 +57,11 @@ pub struct SpinLock<A: Arch, T> {
     /// [`FREE`], or a sum of [`HELD`] and [`RECORD`]. A taker adds `HELD` with a compare-and-swap (Acquire: the last
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
-    /// Of a ticket lock, the number of the next ticket; else 0. Takers add to it (Relaxed: the lock word orders the data).
-    ticket: A::AtomicU32,
-    /// How many threads may take the lock before the front waiter does (`pass.rs`). Relaxed: a hint. The front waiter stores 0
-    /// while it spins. It stores what is left before it yields its CPU. A waiter that leaves stores [`Arch::passes`] for the
-    /// next one, and a thread that passes stores one less.
-    passes: A::AtomicU32,
+    /// Who has the next turn. Of a ticket lock, the number of the next ticket: takers add to it (Relaxed: the lock word orders
+    /// the data). Of a queued lock, how many threads may take the lock before the front waiter does (Relaxed: a hint). The front
+    /// waiter stores 0 while it spins, and what is left before it yields its CPU. A waiter that leaves stores
+    /// [`Arch::passes`] for the next one, and a thread that passes stores one less.
+    turns: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see
     /// whether they must queue.
@@ -82,8 +81,7 @@ impl<A: Arch, T> SpinLock<A, T> {
     pub fn new(data: T) -> Self {
         Self {
             locked: A::AtomicU32::new(FREE),
-            ticket: A::AtomicU32::new(0),
-            passes: A::AtomicU32::new(0),
+            turns: A::AtomicU32::new(0),
             tail: A::AtomicPtr::new(ptr::null_mut()),
             record: A::Cell::new(None),
             data: A::Cell::new(data),

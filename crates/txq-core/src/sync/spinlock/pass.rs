@@ -17,18 +17,18 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// Takes the lock out of turn, if its word is `free` about as soon as a running holder needs and the front waiter does not
     /// run. Returns whether it did.
     pub(super) fn pass(&self, free: u32) -> bool {
-        if A::passes() == 0 || self.tail.load(Relaxed).is_null() || self.passes.load(Relaxed) == 0 {
+        if A::passes() == 0 || self.tail.load(Relaxed).is_null() || self.turns.load(Relaxed) == 0 {
             return false;
         }
         if self.locked.spin_until(Relaxed, |word| word & HELD == 0).is_none() {
             return false;
         }
         // The front waiter may run by now.
-        let passes = self.passes.load(Relaxed);
+        let passes = self.turns.load(Relaxed);
         let passed = passes > 0 && self.try_lock(free).is_ok();
         if passed {
             // The front waiter may have taken them back in between. Then this returns them until it says so once more.
-            self.passes.store(passes - 1, Relaxed);
+            self.turns.store(passes - 1, Relaxed);
         }
         passed
     }
@@ -37,22 +37,22 @@ impl<A: Arch, T> SpinLock<A, T> {
     pub(super) fn wait_in_front(&self) -> u32 {
         let mut passes = A::passes();
         loop {
-            self.passes.store(0, Relaxed);
+            self.turns.store(0, Relaxed);
             while let Some(free) = self.locked.spin_until(Relaxed, |word| word & HELD == 0) {
                 if self.try_lock(free).is_ok() {
                     return free;
                 }
             }
-            self.passes.store(passes, Relaxed);
+            self.turns.store(passes, Relaxed);
             A::yield_cpu();
-            passes = passes.min(self.passes.load(Relaxed));
+            passes = passes.min(self.turns.load(Relaxed));
         }
     }
 
     /// Lets others pass the next waiter until it spins. The caller leaves the queue.
     pub(super) fn let_pass(&self) {
         if A::passes() > 0 {
-            self.passes.store(A::passes(), Relaxed);
+            self.turns.store(A::passes(), Relaxed);
         }
     }
 }
@@ -70,13 +70,11 @@ mod tests {
     #[test]
     fn as_many_pass_as_the_front_waiter_lets() {
         type Atomic32 = <Native as Arch>::AtomicU32;
-        let sleeper = Node::<Native> {
-            next: AtomicPtr::new(ptr::null_mut()),
-            wait: <Atomic32 as Atomic<u32>>::new(1),
-        };
+        let sleeper =
+            Node::<Native> { next: AtomicPtr::new(ptr::null_mut()), wait: <Atomic32 as Atomic<u32>>::new(1) };
         let lock = SpinLock::<Native, _>::new(());
         lock.tail.store(ptr::from_ref(&sleeper).cast_mut(), Relaxed);
-        lock.passes.store(3, Relaxed);
+        lock.turns.store(3, Relaxed);
         let passes = || {
             let passed = lock.pass(FREE);
             if passed {
@@ -94,8 +92,8 @@ mod tests {
         let lock = SpinLock::<Native, _>::new(());
         thread::scope(|scope| {
             lock.with(|_| {
-                scope.spawn(|| lock.with(|_| assert_eq!(lock.passes.load(Relaxed), 0)));
-                lock.passes.wait_until(Relaxed, |passes| passes > 0);
+                scope.spawn(|| lock.with(|_| assert_eq!(lock.turns.load(Relaxed), 0)));
+                lock.turns.wait_until(Relaxed, |passes| passes > 0);
             });
         });
         assert!(lock.tail.load(Relaxed).is_null());
@@ -109,7 +107,9 @@ mod tests {
         thread::scope(|scope| {
             for me in 0..threads {
                 let lock = &lock;
-                scope.spawn(move || (0..rounds).for_each(|_| lock.with_at(Site::Enqueue, |held| held.data()[me] += 1)));
+                scope.spawn(move || {
+                    (0..rounds).for_each(|_| lock.with_at(Site::Enqueue, |held| held.data()[me] += 1))
+                });
             }
         });
         assert_eq!(lock.with(|held| *held.data()), [rounds; 4]);

@@ -18,7 +18,7 @@ const STEP: u32 = 4;
 impl<A: Arch, T> SpinLock<A, T> {
     /// Waits for the lock. Returns the flags that the release stores: [`FREE`](super::FREE) or [`RECORD`].
     pub(super) fn acquire_ticket(&self, site: Site) -> u32 {
-        let mine = self.ticket.fetch_add(STEP, Relaxed);
+        let mine = self.turns.fetch_add(STEP, Relaxed);
         // Acquire, here and below: the last holder's writes; pairs with the store in `release`.
         let seen = self.locked.load(Acquire);
         if serves(seen, mine) {
@@ -35,7 +35,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         let word = self.locked.load(Acquire);
         let mine = word & !(STEP - 1);
         // Relaxed: if nobody has drawn a ticket since, nobody has written the data since.
-        self.ticket.compare_exchange(mine, mine.wrapping_add(STEP), Relaxed, Relaxed).ok()?;
+        self.turns.compare_exchange(mine, mine.wrapping_add(STEP), Relaxed, Relaxed).ok()?;
         Some(self.taken(word, site, None))
     }
 
