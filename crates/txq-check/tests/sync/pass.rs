@@ -1,7 +1,7 @@
 //! Threads that pass a lock's queue while its front waiter does not run: one holder at a time, which observes what the holders
 //! before it wrote, and every waiter gets the lock.
 //!
-//! Guards `txq-core/src/sync/spinlock/pass.rs`. (Unit tests there show that passes are bounded: they can read the queue.)
+//! Guards `txq-core/src/sync/spinlock/pass.rs`. (Unit tests there count the passes: they can read the queue.)
 //! Mutants that it catches: a thread that passes without the lock's compare-and-swap, a front waiter that takes a lock
 //! that it saw free, each by a causality violation at the data.
 

@@ -203,6 +203,11 @@ pub trait Atomic<T: Copy>: Send + Sync + 'static {
     /// As [`wait_until`](Atomic::wait_until), but returns `None` where that would yield its CPU. For a wait that is short
     /// while the other thread runs, and that the caller can give up otherwise.
     fn spin_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> Option<T>;
+    /// As [`spin_until`](Atomic::spin_until), for a waiter that writes next.
+    #[inline]
+    fn spin_to_write(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> Option<T> {
+        self.spin_until(order, ok)
+    }
 }
 
 /// An atomic pointer, with the methods and orderings of `std::sync::atomic::AtomicPtr`.

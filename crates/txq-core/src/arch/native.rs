@@ -113,9 +113,9 @@ macro_rules! wait_until {
 }
 
 macro_rules! spin_until {
-    ($self:ident, $order:ident, $ok:ident) => {{
+    ($self:ident, $load:ident, $order:ident, $ok:ident) => {{
         for _ in 0..SPINS {
-            let value = $self.load($order);
+            let value = $self.$load($order);
             if $ok(value) {
                 return Some(value);
             }
@@ -190,7 +190,10 @@ macro_rules! native_atomic {
                 wait_until!(self, load_to_write, order, ok)
             }
             fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
-                spin_until!(self, order, ok)
+                spin_until!(self, load, order, ok)
+            }
+            fn spin_to_write(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
+                spin_until!(self, load_to_write, order, ok)
             }
         }
     };
@@ -246,7 +249,7 @@ impl<T: 'static> AtomicPtr<T> for atomic::AtomicPtr<T> {
         wait_until!(self, load, order, ok)
     }
     fn spin_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> Option<*mut T> {
-        spin_until!(self, order, ok)
+        spin_until!(self, load, order, ok)
     }
 }
 

@@ -58,9 +58,9 @@ pub struct SpinLock<A: Arch, T> {
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
     /// Who has the next turn. Of a ticket lock, the number of the next ticket: takers add to it (Relaxed: the lock word orders
-    /// the data). Of a queued lock, how many threads may take the lock before the front waiter does (Relaxed: a hint). The front
-    /// waiter stores 0 while it spins, and what is left before it yields its CPU. A waiter that leaves stores
-    /// [`Arch::passes`] for the next one, and a thread that passes stores one less.
+    /// the data). Of a queued lock, how many threads may take the lock before the front waiter does, which is not 0 while that
+    /// waiter does not run (`pass.rs`). Relaxed: a hint. A thread that passes stores one less while it holds the lock. The
+    /// front waiter stores 0 when it runs, and what was left before it yields its CPU.
     turns: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see
@@ -263,7 +263,6 @@ impl<A: Arch, T> SpinLock<A, T> {
             // A waiter has queued behind this one and is about to store its node in `next`.
             next = node.next.wait_until(Acquire, |n| !n.is_null());
         }
-        self.let_pass();
         // SAFETY: the waiter behind stays in this function until this store.
         unsafe { (*next).wait.store(0, Release) };
         free

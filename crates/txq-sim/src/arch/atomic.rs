@@ -178,6 +178,9 @@ macro_rules! atomic {
             fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
                 wait(true, || Some(self.load(order)).filter(|value| ok(*value)))
             }
+            fn spin_to_write(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
+                wait(true, || Some(self.load_to_write(order)).filter(|value| ok(*value)))
+            }
         }
     };
 }

@@ -1,58 +1,59 @@
 //! Passing a queue whose front waiter does not run, which happens where threads are preempted ([`Arch::passes`]).
 //!
-//! The lock of a queue's front waiter without a CPU would be idle until that thread runs again, and all threads that come
-//! meanwhile would wait for it too. So they may take the lock out of turn (the kernel's qspinlock allows it in a guest whose
-//! CPUs may be preempted, `pv_hybrid_queued_unfair_trylock`). While the front waiter spins nobody passes, so it gets the lock
-//! at the next release. A thread that leaves the queue cannot know whether the next one runs, and lets others pass until
-//! that one says that it does.
+//! While the front waiter has no CPU the lock would be idle, and all threads that come would wait for it too. So they may take
+//! the lock out of turn (the kernel's qspinlock allows it in a guest whose CPUs may be preempted,
+//! `pv_hybrid_queued_unfair_trylock`). The front waiter says so before it yields its CPU. If it lost the CPU otherwise, a thread
+//! finds out: the lock stays free for the microsecond of a spin. A front waiter that runs again says that, too, and gets
+//! the lock at the next release, since nobody passes it then.
 //!
-//! How many may pass is bounded, so every waiter gets the lock: when no passes are left, all wait behind the front waiter.
+//! Only a number of threads pass. After that all wait, and give their CPUs to the front waiter, which would have to wait for
+//! the end of their time slices otherwise.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{HELD, SpinLock};
 use crate::arch::{Arch, Atomic, AtomicPtr};
 
+/// The front waiter runs, as far as it is known.
+const RUNS: u32 = 0;
+/// It does not run, and nobody may pass it any more. A greater number is that of threads that still may, and 1.
+const LAST: u32 = 1;
+
 impl<A: Arch, T> SpinLock<A, T> {
-    /// Takes the lock out of turn, if its word is `free` about as soon as a running holder needs and the front waiter does not
-    /// run. Returns whether it did.
+    /// Takes the lock out of turn if the front waiter does not run, and its word is or becomes `free`. Returns whether it did.
     pub(super) fn pass(&self, free: u32) -> bool {
-        if A::passes() == 0 || self.tail.load(Relaxed).is_null() || self.turns.load(Relaxed) == 0 {
+        if A::passes() == 0 || self.tail.load(Relaxed).is_null() {
             return false;
         }
-        if self.locked.spin_until(Relaxed, |word| word & HELD == 0).is_none() {
-            return false;
-        }
-        // The front waiter may run by now.
-        let passes = self.turns.load(Relaxed);
-        let passed = passes > 0 && self.try_lock(free).is_ok();
+        let left = match self.turns.load(Relaxed) {
+            RUNS if self.locked.spin_until(Relaxed, |word| word & HELD != 0).is_some() => return false,
+            RUNS => LAST + A::passes(),
+            LAST => return false,
+            _ if self.locked.spin_until(Relaxed, |word| word & HELD == 0).is_none() => return false,
+            // The front waiter may have come back meanwhile.
+            _ => self.turns.load(Relaxed),
+        };
+        let passed = left > LAST && self.try_lock(free).is_ok();
         if passed {
-            // The front waiter may have taken them back in between. Then this returns them until it says so once more.
-            self.turns.store(passes - 1, Relaxed);
+            // If the front waiter comes back now, it says so again after its spin at the latest.
+            self.turns.store(left - 1, Relaxed);
         }
         passed
     }
 
     /// Waits for the lock as the front waiter. Returns the word of the free lock.
     pub(super) fn wait_in_front(&self) -> u32 {
-        let mut passes = A::passes();
+        let mut left = LAST + A::passes();
         loop {
-            self.turns.store(0, Relaxed);
-            while let Some(free) = self.locked.spin_until(Relaxed, |word| word & HELD == 0) {
+            self.turns.store(RUNS, Relaxed);
+            while let Some(free) = self.locked.spin_to_write(Relaxed, |word| word & HELD == 0) {
                 if self.try_lock(free).is_ok() {
                     return free;
                 }
             }
-            self.turns.store(passes, Relaxed);
+            self.turns.store(left, Relaxed);
             A::yield_cpu();
-            passes = passes.min(self.turns.load(Relaxed));
-        }
-    }
-
-    /// Lets others pass the next waiter until it spins. The caller leaves the queue.
-    pub(super) fn let_pass(&self) {
-        if A::passes() > 0 {
-            self.turns.store(A::passes(), Relaxed);
+            left = left.min(self.turns.load(Relaxed).max(LAST));
         }
     }
 }
@@ -66,34 +67,38 @@ mod tests {
     use crate::arch::Native;
     use crate::stats::contention::Site;
 
-    /// A queue of one waiter that does not run, and lets three pass.
+    /// A queue of one waiter that does not run. Whoever finds the lock free for long passes, and as many others as may.
     #[test]
-    fn as_many_pass_as_the_front_waiter_lets() {
+    fn a_number_of_threads_pass_a_front_waiter_that_does_not_run() {
         type Atomic32 = <Native as Arch>::AtomicU32;
         let sleeper =
             Node::<Native> { next: AtomicPtr::new(ptr::null_mut()), wait: <Atomic32 as Atomic<u32>>::new(1) };
         let lock = SpinLock::<Native, _>::new(());
+        assert!(!lock.pass(FREE), "there is no queue");
         lock.tail.store(ptr::from_ref(&sleeper).cast_mut(), Relaxed);
-        lock.turns.store(3, Relaxed);
-        let passes = || {
-            let passed = lock.pass(FREE);
-            if passed {
-                assert!(!lock.pass(FREE), "while it is held");
-                lock.release(FREE);
-            }
-            passed
-        };
-        assert_eq!([(); 5].map(|()| passes()), [true, true, true, false, false]);
+        for _ in 0..Native::passes() {
+            assert!(lock.pass(FREE));
+            lock.release(FREE);
+        }
+        assert!(!lock.pass(FREE), "all passes are used up");
+        // It runs again for a moment.
+        lock.turns.store(RUNS, Relaxed);
+        assert!(lock.pass(FREE));
+        assert!(!lock.pass(FREE), "it is held");
+        lock.turns.store(RUNS, Relaxed);
+        assert!(!lock.pass(FREE), "it is held, so the front waiter may run");
+        lock.release(FREE);
     }
 
-    /// A waiter that does not get the lock in time yields its CPU, and lets others pass; when it has the lock, nobody passes.
+    /// A waiter that has become the first one takes back what others know of the one before.
     #[test]
-    fn a_waiter_lets_others_pass_until_it_has_the_lock() {
+    fn a_waiter_that_runs_is_not_passed() {
         let lock = SpinLock::<Native, _>::new(());
         thread::scope(|scope| {
             lock.with(|_| {
-                scope.spawn(|| lock.with(|_| assert_eq!(lock.turns.load(Relaxed), 0)));
-                lock.turns.wait_until(Relaxed, |passes| passes > 0);
+                lock.turns.store(7, Relaxed);
+                scope.spawn(|| lock.with(|_| assert_eq!(lock.turns.load(Relaxed), RUNS)));
+                lock.turns.wait_until(Relaxed, |turns| turns == RUNS);
             });
         });
         assert!(lock.tail.load(Relaxed).is_null());
