@@ -57,7 +57,7 @@ pub struct SpinLock<A: Arch, T> {
     /// [`FREE`], or a sum of [`HELD`] and [`RECORD`]. A taker adds `HELD` with a compare-and-swap (Acquire: the last
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
-    /// Who has the next turn. Of a ticket lock, the number of the next ticket: takers add to it (Relaxed: the lock word orders
+    /// The next turns. Of a ticket lock, the number of the next ticket: takers add to it (Relaxed: the lock word orders
     /// the data). Of a queued lock, how many threads may take the lock before the front waiter does, which is not 0 while that
     /// waiter does not run (`pass.rs`). Relaxed: a hint. A thread that passes stores one less while it holds the lock. The
     /// front waiter stores 0 when it runs, and what was left before it yields its CPU.

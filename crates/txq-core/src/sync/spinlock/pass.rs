@@ -67,7 +67,7 @@ mod tests {
     use crate::arch::Native;
     use crate::stats::contention::Site;
 
-    /// A queue of one waiter that does not run. Whoever finds the lock free for long passes, and as many others as may.
+    /// A queue of one waiter that does not run. A thread that finds the lock free for long passes, and as many others as may.
     #[test]
     fn a_number_of_threads_pass_a_front_waiter_that_does_not_run() {
         type Atomic32 = <Native as Arch>::AtomicU32;
@@ -104,7 +104,7 @@ mod tests {
         assert!(lock.tail.load(Relaxed).is_null());
     }
 
-    /// Threads that are preempted at any time: each waiter gets the lock, whoever passes it.
+    /// Threads that are preempted at any time: each waiter gets the lock, though others pass it.
     #[test]
     fn every_waiter_gets_the_lock() {
         let (threads, rounds) = (4, if cfg!(miri) { 10 } else { 3000 });
