@@ -48,7 +48,7 @@ struct Node<A: Arch> {
     wait: A::AtomicU32,
 }
 
-/// A lock over data, which threads get in the order in which they ask.
+/// A lock over data, which threads get in the order in which they ask. A first waiter without a CPU may be passed.
 ///
 /// The fields lie in the order in which they are written: the lock's words are together on its first line, wherever the data
 /// ends.
