@@ -58,9 +58,10 @@ pub struct SpinLock<A: Arch, T> {
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
     /// The next turns. Of a ticket lock, the number of the next ticket: takers add to it (Relaxed: the lock word orders
-    /// the data). Of a queued lock, how many threads may take the lock before the front waiter does, which is not 0 while that
-    /// waiter does not run (`pass.rs`). Relaxed: a hint. A thread that passes stores one less while it holds the lock. The
-    /// front waiter stores 0 when it runs, and what was left before it yields its CPU.
+    /// the data). Of a queued lock, 0 while the front waiter runs, as far as it is known, and otherwise 1 more than the number
+    /// of threads that may still pass that waiter (`pass.rs`). The front waiter stores 0 when it starts to spin, and what was
+    /// left before it yields its CPU. A thread that passes stores one less while it holds the lock. Takers that find a queue
+    /// read it. All Relaxed: a stale value only delays or allows a pass, since the lock word orders the data.
     turns: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see

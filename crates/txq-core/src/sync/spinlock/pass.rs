@@ -2,25 +2,26 @@
 //!
 //! While the front waiter has no CPU the lock would be idle, and all threads that come would wait for it too. So they may take
 //! the lock out of turn (the kernel's qspinlock allows it in a guest whose CPUs may be preempted,
-//! `pv_hybrid_queued_unfair_trylock`). The front waiter says so before it yields its CPU. If it lost the CPU otherwise, a thread
-//! finds out: the lock stays free for the microsecond of a spin. A front waiter that runs again says that, too, and gets
-//! the lock at the next release, since nobody passes it then.
+//! `pv_hybrid_queued_unfair_trylock`). The front waiter grants passes before it yields its CPU. If it was preempted while it
+//! ran, a taker detects that: the lock stays free for the microsecond of a spin. A front waiter that runs again withdraws the
+//! passes, and gets the lock at the next release.
 //!
-//! Only a number of threads pass. After that all wait, and give their CPUs to the front waiter, which would have to wait for
-//! the end of their time slices otherwise.
+//! The passes in a row are limited ([`Arch::passes`]). After the last one all takers queue. They yield their CPUs to the front
+//! waiter, which would otherwise wait for the end of their time slices.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{HELD, SpinLock};
 use crate::arch::{Arch, Atomic, AtomicPtr};
 
-/// The front waiter runs, as far as it is known.
+/// The value of `turns` while the front waiter runs, as far as it is known.
 const RUNS: u32 = 0;
-/// It does not run, and nobody may pass it any more. A greater number is that of threads that still may, and 1.
+/// The value of `turns` when the front waiter does not run and no thread may pass it any more.
 const LAST: u32 = 1;
 
 impl<A: Arch, T> SpinLock<A, T> {
-    /// Takes the lock out of turn if the front waiter does not run, and its word is or becomes `free`. Returns whether it did.
+    /// Takes the lock out of turn if the front waiter does not run and the lock word is `free` within the time of a spin. Returns
+    /// whether it did.
     pub(super) fn pass(&self, free: u32) -> bool {
         if A::passes() == 0 || self.tail.load(Relaxed).is_null() {
             return false;
@@ -35,7 +36,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         };
         let passed = left > LAST && self.try_lock(free).is_ok();
         if passed {
-            // If the front waiter comes back now, it says so again after its spin at the latest.
+            // This may overwrite the 0 of a front waiter that has just started to spin. That waiter stores again after its spin.
             self.turns.store(left - 1, Relaxed);
         }
         passed
