@@ -98,10 +98,11 @@ impl Bench {
         self.start(&["daemon", "--config", &self.write(file)])
     }
 
-    /// Writes the daemon's file; returns its path.
+    /// Writes the daemon's file; returns its path. A daemon that reads meanwhile finds the old file or the new one, and no half.
     pub(crate) fn write(&self, text: &str) -> String {
-        let path = self.folder.path().join("txq.toml");
-        fs::write(&path, text).expect("a file");
+        let (path, new) = (self.folder.path().join("txq.toml"), self.folder.path().join("txq.toml.new"));
+        fs::write(&new, text).expect("a file");
+        fs::rename(&new, &path).expect("a file");
         path.display().to_string()
     }
 
