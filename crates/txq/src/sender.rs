@@ -375,8 +375,10 @@ impl<A: Arch> Sender<A> {
     /// Hands packets for a txq to its qdisc.
     #[inline]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
+        let root = self.dev.root_at(self.rule, txq);
+        self.cache.leases().turn_to(root);
         let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
-        self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
+        self.dev.enter(root, txq, batch, &mut cx)
     }
 
     /// Cuts the packets with segments, for a device that does not. The segments are packets of this sender. A packet stays
@@ -483,3 +485,6 @@ impl<A: Arch> Drop for Sender<A> {
         self.dev.senders.unregister(&self.counters);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,9 +109,20 @@ pub struct Past {
     since: Nanos,
     /// What it has counted in this period.
     counted: usize,
+    /// The resource that it used last.
+    resource: usize,
 }
 
 impl Past {
+    /// Notes that the thread uses a resource. What it remembers of another one is forgotten: a thread that goes from one
+    /// resource to the next in each call has no use for a lease, and would keep one waiting for it.
+    #[inline]
+    pub fn turn_to(&mut self, resource: usize) {
+        if resource != self.resource {
+            *self = Self { resource, ..Self::default() };
+        }
+    }
+
     /// Counts `n`; returns the count before, in this period. A period begins with the first call after the end of the last.
     pub fn count(&mut self, n: usize, now: Nanos, period: Nanos) -> usize {
         if now >= self.since.saturating_add(period) {
@@ -147,6 +158,20 @@ mod tests {
         assert_eq!([1000, 1040, 1099].map(|now| past.count(8, now, 100)), [0, 8, 16]);
         // One in each period never adds up.
         assert!((0..50).all(|i| past.count(8, 1100 + 100 * i, 100) == 0));
+    }
+
+    #[test]
+    fn a_thread_that_goes_to_another_resource_begins_anew() {
+        let mut past = Past::default();
+        past.turn_to(3);
+        past.took = 1000;
+        assert_eq!([1000, 1001].map(|now| past.count(8, now, 100)), [0, 8]);
+        past.turn_to(3);
+        assert_eq!((past.count(8, 1002, 100), past.took), (16, 1000));
+        past.turn_to(4);
+        assert_eq!((past.count(8, 1003, 100), past.took), (0, 0));
+        past.turn_to(3);
+        assert_eq!(past.count(8, 1004, 100), 0);
     }
 
     #[test]

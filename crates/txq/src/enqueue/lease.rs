@@ -7,7 +7,8 @@
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
 //! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets
-//! within the length of a lease, so a sender that sends seldom never waits.
+//! within the length of a lease, none of them to another queue. So a sender that sends seldom never waits. Nor does one that sends to
+//! several queues by turns: it would wait at each of them for senders that wait elsewhere, while its own lease passes unused.
 //!
 //! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of a contended queue compare what it sends
 //! under each rule, and try the worse one again now and then.
