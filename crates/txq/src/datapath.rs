@@ -55,7 +55,8 @@ pub(crate) struct Datapath<A: Arch> {
     pub(crate) lost: CachePadded<A::AtomicU64>,
     pub(crate) looped: A::AtomicU64,
     pub(crate) worker_deaths: A::AtomicU64,
-    /// The inboxes of the workers, followed by those of the completers, one for each txq, if there are completers.
+    /// The inboxes of the workers, followed by those of the completers, if there are some. A completer serves the txqs that have its number, modulo the
+    /// number of completers.
     pub(crate) sched: Box<[Schedule<A>]>,
     /// The worker of each txq.
     pub(crate) affinity: Box<[usize]>,

@@ -1,9 +1,10 @@
 //! Device construction.
 
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZero, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -67,6 +68,8 @@ pub struct Builder<A: Arch = Native> {
     tx_queue_len: u32,
     max_burst: u32,
     workers: usize,
+    /// Bound on the completers of [`Completions::PerQueue`].
+    completers: usize,
     spin: Duration,
     sampling: Sampling,
     contention: bool,
@@ -128,6 +131,7 @@ impl<A: Arch> Builder<A> {
             tx_queue_len: 1000,
             max_burst: QDISC_MAX_BURST,
             workers: 1,
+            completers: usize::MAX,
             spin: Duration::ZERO,
             sampling: Sampling::Off,
             contention: false,
@@ -280,7 +284,10 @@ impl<A: Arch> Builder<A> {
             },
         };
         let created = A::now();
-        let per_queue = self.completions == Completions::PerQueue;
+        let completers = match self.completions {
+            Completions::PerQueue => self.completers.clamp(1, asked.into()),
+            Completions::Inline | Completions::Worker => 0,
+        };
         let noqueue = plan.shape == Shape::NoQueue;
         let open = |txq: u16| {
             let opened = self.driver.open(txq);
@@ -293,14 +300,13 @@ impl<A: Arch> Builder<A> {
             let setup = Setup {
                 inline: self.completions == Completions::Inline,
                 defers: self.defer_completions,
-                reaper: if per_queue { workers + own } else { affinity[own] },
+                reaper: own.checked_rem(completers).map_or(affinity[own], |completer| workers + completer),
                 bql: self.bql.filter(|_| !noqueue),
                 now: created,
             };
             Ok(TxQueue::new(txq, queue, &setup))
         };
         let txqs = (0..asked).map(open).collect::<Result<Box<[_]>, BuildError>>()?;
-        let completers = if per_queue { txqs.len() } else { 0 };
         let sched = (0..workers).map(|_| Schedule::new(roots.len(), txqs.len()));
         let sched = sched.chain((0..completers).map(|_| Schedule::new(0, txqs.len()))).collect();
         let hook = self.on_tx_timeout;
@@ -439,8 +445,10 @@ fn default_pool<A: Arch>(queued: u64) -> Result<Pool<A>, PoolError> {
 }
 
 impl Builder<Native> {
-    /// Builds the device and starts its workers, each on a thread of its own.
-    pub fn start(self) -> Result<NetDev, BuildError> {
+    /// Builds the device and starts its workers and completers, each on a thread of its own.
+    pub fn start(mut self) -> Result<NetDev, BuildError> {
+        // More would wait for each other's CPU.
+        self.completers = thread::available_parallelism().map_or(1, NonZero::get);
         let mut dev = self.build()?;
         let workers = dev.shared.workers;
         dev.shared.has_threads.store(1, Relaxed);
@@ -448,9 +456,9 @@ impl Builder<Native> {
             let shared = dev.shared.clone();
             let name = match index.checked_sub(workers) {
                 None => format!("txq-worker-{index}"),
-                Some(txq) => format!("txq-reap-{txq}"),
+                Some(completer) => format!("txq-reap-{completer}"),
             };
-            let thread = std::thread::Builder::new().name(name);
+            let thread = thread::Builder::new().name(name);
             let life = move || {
                 // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

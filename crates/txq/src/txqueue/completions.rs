@@ -18,6 +18,8 @@ pub enum Completions {
     /// whose senders the XPS map sends to the txq, completions are steered to the sender's CPU. If it runs on another CPU,
     /// senders are spared the work.
     Worker,
-    /// A thread for each txq reaps and does nothing else ([`NetDev::completer`](crate::NetDev::completer)).
+    /// Completers reap and do nothing else, as the interrupts of a NIC's queues do: one for each txq
+    /// ([`NetDev::completer`](crate::NetDev::completer)). The threads of a started device are no more than the CPUs; each is
+    /// the completer of every txq that is its share.
     PerQueue,
 }
