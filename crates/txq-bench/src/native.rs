@@ -75,6 +75,8 @@ pub struct Point {
     pub taken: f64,
     /// Transfer time of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
     pub line_ns: Option<f64>,
+    /// How far the time of a line before and the one after are from one another, as a part of the shorter one.
+    pub line_moved: f64,
 }
 
 impl Native {
@@ -143,8 +145,11 @@ pub fn native(
             if let Some((ns_per_packet, cpu_ns_per_packet)) =
                 sample.ns_per_packet.zip(sample.cpu_ns_per_packet)
             {
-                let line_ns = before.zip(after).map(|(before, after)| (before + after) / 2.0);
-                points.push(Point { ns_per_packet, cpu_ns_per_packet, taken, line_ns });
+                let ways = before.zip(after);
+                let line_ns = ways.map(|(before, after)| (before + after) / 2.0);
+                let line_moved =
+                    ways.map_or(0.0, |(before, after)| before.max(after) / before.min(after) - 1.0);
+                points.push(Point { ns_per_packet, cpu_ns_per_packet, taken, line_ns, line_moved });
             }
         }
     }

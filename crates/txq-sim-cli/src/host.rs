@@ -26,6 +26,9 @@ const WAY: Duration = Duration::from_millis(5);
 const NEAR: f64 = 0.25;
 /// A measurement during which others had more than this part of the senders' CPUs does not count.
 const TAKEN: f64 = 0.1;
+/// Nor does one of two senders if the transfer time of a line changed by more than this part of it meanwhile: a hypervisor
+/// has moved the CPUs, and it is not known when.
+const MOVED: f64 = 0.25;
 
 /// A native configuration with its simulation.
 struct Row {
@@ -92,12 +95,14 @@ fn is_priced(row: &Native) -> bool {
     (row.discipline, row.threads, row.batch) == (NATIVE.priced, 1, 1)
 }
 
-/// Removes the measurements during which others had the senders' CPUs; returns the rest, and how many it removed.
+/// Removes the measurements during which others had the senders' CPUs, or these were moved; returns the rest, and how many it
+/// removed.
 fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, usize) {
     let mut taken = 0;
     let rows = natives.into_iter().map(|mut row| {
         let all = row.points.len();
-        row.points.retain(|point| point.taken <= TAKEN);
+        let alone = row.threads == 1;
+        row.points.retain(|point| point.taken <= TAKEN && (alone || point.line_moved <= MOVED));
         taken += all - row.points.len();
         row
     });
@@ -123,6 +128,7 @@ fn line(row: &Row) -> String {
             "cpu_ns_per_packet": point.cpu_ns_per_packet,
             "line_ns": point.line_ns,
             "taken": point.taken,
+            "line_moved": point.line_moved,
             "simulated_cpu_ns_per_packet": simulated,
         })
     });
@@ -191,8 +197,10 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
     if taken > 0 {
         let _ = writeln!(
             text,
-            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs.",
-            TAKEN * 100.0
+            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs, or a line's way between these \
+             changed by more than {:.0} %.",
+            TAKEN * 100.0,
+            MOVED * 100.0
         );
     }
     text
