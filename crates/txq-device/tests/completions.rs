@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use common::{assert_conserved, pool};
 use txq::netdev::{Builder, Completions};
 use txq::packet::PacketList;
@@ -92,6 +94,31 @@ fn out_of_order() {
 #[test]
 fn by_nobody_who_sends_if_the_driver_forbids_it() {
     everyone(&Null { ring: 64, delay: 10_000, inline: false, ..Null::new(2) }, None);
+}
+
+/// A started device has a completer for each CPU, and each of its txqs a completer.
+#[test]
+fn completers_share_txqs() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let txqs = 2 * cpus as u16 + 1;
+    // Each txq stops again and again, and only its completer makes room.
+    let null = Null { ring: 8, delay: 20_000, inline: false, ..Null::new(txqs) };
+    let builder = NetDev::builder(null).qdisc("mq").default_qdisc("pfifo limit 1000").pool_config(pool(4096));
+    let dev = builder.completions(Completions::PerQueue).start().unwrap();
+    let mut sender = dev.sender("s");
+    for number in 0..50 * u32::from(txqs) {
+        let mut frame = sender.wait_buffer(60, None).unwrap();
+        let middle = (u64::from(number % u32::from(txqs)) << 32 | 1 << 31) / u64::from(txqs);
+        frame.set_hash(middle as u32);
+        let _ = sender.xmit(frame);
+    }
+    let stats = assert_conserved(&dev);
+    assert_eq!(
+        stats.queues.iter().map(|queue| queue.counters.packets).collect::<Vec<_>>(),
+        vec![50; txqs.into()]
+    );
+    let completer = |index: usize| catch_unwind(AssertUnwindSafe(|| drop(dev.completer(index as u16))));
+    assert!(completer(cpus - 1).is_ok() && completer(cpus).is_err());
 }
 
 /// Completions of the same time become due at the same time: none earlier, and all with the first.

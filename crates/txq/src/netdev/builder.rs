@@ -447,8 +447,10 @@ fn default_pool<A: Arch>(queued: u64) -> Result<Pool<A>, PoolError> {
 impl Builder<Native> {
     /// Builds the device and starts its workers and completers, each on a thread of its own.
     pub fn start(mut self) -> Result<NetDev, BuildError> {
-        // More would wait for each other's CPU.
-        self.completers = thread::available_parallelism().map_or(1, NonZero::get);
+        if self.completions == Completions::PerQueue {
+            // More would wait for each other's CPU.
+            self.completers = thread::available_parallelism().map_or(1, NonZero::get);
+        }
         let mut dev = self.build()?;
         let workers = dev.shared.workers;
         dev.shared.has_threads.store(1, Relaxed);
