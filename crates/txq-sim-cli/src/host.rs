@@ -26,8 +26,8 @@ const WAY: Duration = Duration::from_millis(5);
 const NEAR: f64 = 0.25;
 /// A measurement during which others had more than this part of the senders' CPUs does not count.
 const TAKEN: f64 = 0.1;
-/// Nor does one of two senders if the transfer time of a line changed by more than this part of it meanwhile: a hypervisor
-/// has moved the CPUs, and it is not known when.
+/// A measurement with two senders does not count if the transfer time of a line changed by more than this part meanwhile: a
+/// hypervisor has moved the CPUs, and nothing says when.
 const MOVED: f64 = 0.25;
 
 /// A native configuration with its simulation.
@@ -204,4 +204,35 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use txq::Discipline;
+
+    use super::*;
+
+    #[test]
+    fn disturbed_measurements_do_not_count() {
+        let row = |threads, disturbed: &[(f64, f64)]| {
+            let point = |&(taken, line_moved)| Point {
+                ns_per_packet: 50.0,
+                cpu_ns_per_packet: 50.0,
+                taken,
+                line_ns: Some(30.0),
+                line_moved,
+            };
+            Native {
+                discipline: Discipline::Combine,
+                threads,
+                batch: 1,
+                points: disturbed.iter().map(point).collect(),
+            }
+        };
+        // The CPUs of the second point were moved, and the third one's were another program's.
+        let points = [(TAKEN, MOVED), (0.0, 2.5), (0.5, 0.0)];
+        let (rows, removed) = undisturbed(vec![row(1, &points), row(2, &points), row(2, &points[1..])]);
+        let left: Vec<_> = rows.iter().map(|row| (row.threads, row.points.len())).collect();
+        assert_eq!((left, removed), (vec![(1, 2), (2, 1)], 5));
+    }
 }
