@@ -114,8 +114,8 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the completer of a txq: a worker that only reaps the txq's completions, under [`Completions::PerQueue`]. It
-    /// is driven like any worker, and must exist exactly once for each txq. A started device already has all that it needs: no
-    /// more than there are CPUs, of which each serves several txqs.
+    /// is driven like any worker, and must exist exactly once for each txq. A started device already has
+    /// its completers, no more than there are CPUs; each reaps several txqs.
     ///
     /// # Panics
     /// When the device has no completer for this txq.

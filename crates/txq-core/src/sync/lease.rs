@@ -114,8 +114,8 @@ pub struct Past {
 }
 
 impl Past {
-    /// Notes that the thread uses a resource. What it remembers of another one is forgotten: a thread that goes from one
-    /// resource to the next in each call has no use for a lease, and would keep one waiting for it.
+    /// Notes that the thread uses a resource, and forgets what it remembers of another one. So a thread that alternates
+    /// between resources never counts as busy at any of them.
     #[inline]
     pub fn turn_to(&mut self, resource: usize) {
         if resource != self.resource {

@@ -19,7 +19,7 @@ pub enum Completions {
     /// senders are spared the work.
     Worker,
     /// Completers reap and do nothing else, as the interrupts of a NIC's queues do: one for each txq
-    /// ([`NetDev::completer`](crate::NetDev::completer)). The threads of a started device are no more than the CPUs; each is
-    /// the completer of every txq that is its share.
+    /// ([`NetDev::completer`](crate::NetDev::completer)). A started device has no more completers than there are CPUs: completer
+    /// `n` of `c` reaps the txqs `n`, `n + c` and so on.
     PerQueue,
 }

@@ -98,7 +98,7 @@ impl Bench {
         self.start(&["daemon", "--config", &self.write(file)])
     }
 
-    /// Writes the daemon's file; returns its path. A daemon that reads meanwhile finds the old file or the new one, and no half.
+    /// Writes the daemon's file; returns its path. A daemon that reads it meanwhile finds the old file or the new one, whole.
     pub(crate) fn write(&self, text: &str) -> String {
         let (path, new) = (self.folder.path().join("txq.toml"), self.folder.path().join("txq.toml.new"));
         fs::write(&new, text).expect("a file");
