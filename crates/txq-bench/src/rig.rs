@@ -151,9 +151,7 @@ impl Rig {
             Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
             Queue::Aqm(work) => builder.custom_qdisc(Aqm::new(*work)),
         };
-        if let Some(xps) = &self.xps {
-            builder = builder.xps(xps.clone());
-        }
+        builder = builder.xps(self.xps.clone());
         let dev = match self.target {
             Some(target) => builder.completions(target.completions.completions()).start()?,
             None => builder.build()?,

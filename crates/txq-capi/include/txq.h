@@ -748,6 +748,7 @@ int32_t txq_dev_config_free(struct txq_dev_config *config);
  * - qdisc: the root qdisc in tc's words: "handle 1: htb default 10"
  * - default_qdisc: the kind of qdisc that mq gives each txq
  * - discipline: how senders reach a qdisc: combine (default), llist, lockless, busylock or spinlock
+ * - xps: auto (default), a txq for each CPU by the machine's caches; or none, by the flow's hash
  * - workers: worker threads; 1 by default
  * - tx_queue_len: the default limit of qdiscs, in packets
  * - max_burst: packets that wait for a queue's owner, at most

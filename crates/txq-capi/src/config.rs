@@ -97,7 +97,7 @@ pub(crate) struct Started {
 const DEVICES: &str =
     "null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT";
 
-const KEYS: &str = "txqs, qdisc, default_qdisc, discipline, workers, tx_queue_len, max_burst, spin_us, watchdog_ms, \
+const KEYS: &str = "txqs, qdisc, default_qdisc, discipline, xps, workers, tx_queue_len, max_burst, spin_us, watchdog_ms, \
                     reselection_ms, buffers, max_buffers, room, headroom, defer_max, ring, rate_bps, delay_us or link";
 
 impl DevConfig {
@@ -133,6 +133,11 @@ impl DevConfig {
                 let timeo = Some(millis(value)?).filter(|timeo| !timeo.is_zero());
                 self.with(move |builder| builder.watchdog_timeo(timeo));
             }
+            "xps" => match value {
+                "auto" => {}
+                "none" => self.with(|builder| builder.xps(None)),
+                _ => return Err(Error::invalid(format!("xps \"{value}\": use auto or none"))),
+            },
             "reselection_ms" => {
                 let interval = millis(value)?;
                 self.with(move |builder| builder.txq_reselection(interval));
@@ -286,6 +291,7 @@ pub unsafe extern "C" fn txq_dev_config_free(config: *mut txq_dev_config) -> i32
 /// - qdisc: the root qdisc in tc's words: "handle 1: htb default 10"
 /// - default_qdisc: the kind of qdisc that mq gives each txq
 /// - discipline: how senders reach a qdisc: combine (default), llist, lockless, busylock or spinlock
+/// - xps: auto (default), a txq for each CPU by the machine's caches; or none, by the flow's hash
 /// - workers: worker threads; 1 by default
 /// - tx_queue_len: the default limit of qdiscs, in packets
 /// - max_burst: packets that wait for a queue's owner, at most

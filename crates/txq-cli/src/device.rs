@@ -267,9 +267,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool,
     if let Some(ms) = config.txq_reselection_ms {
         builder = builder.txq_reselection(Duration::from_millis(ms.get()));
     }
-    if let Some(map) = config.xps.map(txqs).with_context(|| format!("device \"{name}\""))? {
-        builder = builder.xps(map);
-    }
+    builder = config.xps.steer(builder, txqs).with_context(|| format!("device \"{name}\""))?;
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
     builder = builder.sampling(sampling).pool_config(pool(config, &name, used));
     Ok((builder.contention(config.contention).xmit_times(config.xmit_times), has_pool, reception))

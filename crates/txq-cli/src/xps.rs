@@ -1,6 +1,6 @@
 //! The map from CPUs to txqs, as the command line and the configuration give it.
 //!
-//! `auto`, the default, assigns txqs to CPUs by the machine's caches, if these can be read. `none` leaves the choice to the
+//! `auto`, the default, leaves the choice to the library, which assigns txqs to CPUs by the machine's caches. `none` leaves the choice to the
 //! flow hash. Otherwise there is a CPU mask for each txq, in sysfs's format. Such masks may contain commas, so on the
 //! command line colons separate the txqs: `1:2`, `ff,00000000:ff`.
 
@@ -10,6 +10,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use txq::cpumask::CpuMask;
+use txq::netdev::Builder;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
 use txq_cli_common::described;
@@ -20,7 +21,7 @@ use txq_cli_common::failure::Refused;
 pub(crate) enum Xps {
     /// By flow hash alone.
     None,
-    /// By CPU, assigned by the machine's caches; by flow hash if these cannot be read.
+    /// As the library does by default: by CPU, assigned by the machine's caches, or else by flow hash.
     #[default]
     Auto,
     /// By CPU, with a mask of CPUs for each txq.
@@ -30,26 +31,22 @@ pub(crate) enum Xps {
 described!(Xps, "\"auto\", \"none\", or a list of CPU masks, such as [\"1\", \"2\"]", { "type": ["string", "array"] });
 
 impl Xps {
-    /// Returns the map for this machine; `None` for flow hash. An error if a mask is wrong, or if masks are given and the
+    /// Gives the builder of a device with `txqs` txqs its map. An error if a mask is wrong, or if masks are given and the
     /// machine's topology cannot be read.
-    pub(crate) fn map(&self, txqs: u16) -> anyhow::Result<Option<XpsMap>> {
-        let topology = || Topology::read("/sys").map_err(|error| Refused(error.to_string()));
+    pub(crate) fn steer(&self, builder: Builder, txqs: u16) -> anyhow::Result<Builder> {
         let map = match self {
-            Self::None => return Ok(None),
-            Self::Auto => {
-                let known = if txqs > 1 { topology().ok() } else { None };
-                return Ok(known.map(|topology| XpsMap::auto(&topology, txqs.into())).transpose()?);
-            }
+            Self::Auto => return Ok(builder),
+            Self::None => None,
             Self::Masks(masks) => {
-                let topology = topology()?;
+                let topology = Topology::read("/sys").map_err(|error| Refused(error.to_string()))?;
                 let nr_cpus = topology.nr_cpus();
                 let read =
                     |(txq, mask)| CpuMask::parse(mask, nr_cpus).with_context(|| format!("XPS of txq {txq}"));
                 let masks = masks.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
-                XpsMap::from_masks(&masks, txqs.into(), nr_cpus)
+                Some(XpsMap::from_masks(&masks, txqs.into(), nr_cpus)?)
             }
         };
-        Ok(Some(map?))
+        Ok(builder.xps(map))
     }
 }
 

@@ -104,7 +104,7 @@ fn completers_share_txqs() {
     // Each txq stops again and again, and only its completer makes room.
     let null = Null { ring: 8, delay: 20_000, inline: false, ..Null::new(txqs) };
     let builder = NetDev::builder(null).qdisc("mq").default_qdisc("pfifo limit 1000").pool_config(pool(4096));
-    let dev = builder.completions(Completions::PerQueue).start().unwrap();
+    let dev = builder.completions(Completions::PerQueue).xps(None).start().unwrap();
     let mut sender = dev.sender("s");
     for number in 0..50 * u32::from(txqs) {
         let mut frame = sender.wait_buffer(60, None).unwrap();

@@ -354,10 +354,7 @@ fn build(
     if !setup.device.bql {
         builder = builder.bql(None);
     }
-    if let Some(map) = xps(setup.steering, txqs, topology, own)? {
-        builder = builder.xps(map);
-    }
-    let dev = builder.build()?;
+    let dev = builder.xps(xps(setup.steering, txqs, topology, own)?).build()?;
     setup.path.classes.iter().try_for_each(|class| dev.add_class(class))?;
     Ok(dev)
 }

@@ -97,12 +97,17 @@ pub struct DeviceInfo {
     /// Whether its driver takes packets without their TCP or UDP checksum ([`Packet::is_checksum_partial`]) and computes it, or
     /// has the hardware compute it. For any other device [`Sender::fill_checksum`](crate::Sender::fill_checksum) computes it.
     pub checksum: bool,
+    /// Whether a flow must keep its txq for ever, because the txq can be told from outside, as by the source port of a socket. The
+    /// device then has no map from CPUs to txqs unless one is given ([`Builder::xps`](crate::netdev::Builder::xps)), so the hash
+    /// of a flow chooses its txq.
+    pub by_flow: bool,
 }
 
 impl DeviceInfo {
     /// Returns the properties of an Ethernet device with one txq, packets of 1500 bytes, no segmentation and no checksums.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet, gso: false, checksum: false }
+        let (link, gso, checksum, by_flow) = (Link::Ethernet, false, false, false);
+        Self { name: name.into(), txqs: 1, mtu: 1500, link, gso, checksum, by_flow }
     }
 
     /// Sets the maximum number of txqs.
@@ -128,6 +133,11 @@ impl DeviceInfo {
     /// Sets whether the driver takes packets without their checksum.
     pub fn checksum(self, checksum: bool) -> Self {
         Self { checksum, ..self }
+    }
+
+    /// Sets whether a flow must keep its txq.
+    pub fn by_flow(self, by_flow: bool) -> Self {
+        Self { by_flow, ..self }
     }
 }
 

@@ -103,7 +103,7 @@ impl<A: Arch> Sender<A> {
         cache.set_link(dev.info.link);
         cache.guarantee();
         let txqs = dev.txqs.len() as u16;
-        let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
+        let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher, dev.reselection);
         let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));
         counters.name_lines();
         dev.senders.register(&counters);
@@ -342,7 +342,6 @@ impl<A: Arch> Sender<A> {
             self.renewing = !self.steer.renew(cpu, self.dev.reselection, |txq| self.dev.is_idle(txq));
         } else {
             self.renewing = false;
-            self.steer.is_right();
         }
         if let Some(here) = &mut self.here {
             here.look(self.dev.reselection, cpu);

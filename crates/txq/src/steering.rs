@@ -106,15 +106,22 @@ pub(crate) struct Steer<A: Arch> {
     fixed: Option<u16>,
     /// Txqs used since the choice was made.
     used: TxqSet,
-    /// The time since which a new choice is due that could put packets in front of others.
-    due_since: Option<Nanos>,
+    /// When the choice was made; 0 if it has never been renewed and the device has no reselection interval.
+    made: Nanos,
 }
 
 impl<A: Arch> Steer<A> {
-    pub(crate) fn new(rcu: &Arc<Rcu<A, Steering>>, cpu: CpuId, txqs: u16, hasher: FlowHasher) -> Self {
+    pub(crate) fn new(
+        rcu: &Arc<Rcu<A, Steering>>,
+        cpu: CpuId,
+        txqs: u16,
+        hasher: FlowHasher,
+        reselection: Nanos,
+    ) -> Self {
         let reader = rcu.reader();
         let fixed = reader.get().fixed(cpu);
-        Self { reader, cpu, hasher, fixed, used: TxqSet::new(txqs.into()), due_since: None }
+        let made = if reselection == 0 { 0 } else { A::now() };
+        Self { reader, cpu, hasher, fixed, used: TxqSet::new(txqs.into()), made }
     }
 
     /// Returns the txq for all packets, if there is only one.
@@ -151,30 +158,19 @@ impl<A: Arch> Steer<A> {
     }
 
     /// Makes a new choice for `cpu` and the current map; returns whether it did. It does not if the new choice could put a
-    /// packet in front of an older one, unless it has been due for the reselection interval.
+    /// packet in front of an older one, unless the old choice was made the reselection interval ago.
     pub(crate) fn renew(&mut self, cpu: CpuId, reselection: Nanos, is_idle: impl Fn(u16) -> bool) -> bool {
-        if !self.used.iter().all(is_idle) && !self.is_overdue(reselection) {
+        let now = if reselection == 0 { 0 } else { A::now() };
+        let is_old = reselection != 0 && now.saturating_sub(self.made) >= reselection;
+        if !is_old && !self.used.iter().all(is_idle) {
             return false;
         }
         self.used.retain(|_| false);
-        self.due_since = None;
+        self.made = now;
         self.reader.update();
         self.cpu = cpu;
         self.fixed = self.reader.get().fixed(cpu);
         true
-    }
-
-    /// Records that the choice in use is right, so that no new one is due.
-    pub(crate) fn is_right(&mut self) {
-        self.due_since = None;
-    }
-
-    fn is_overdue(&mut self, interval: Nanos) -> bool {
-        if interval == 0 {
-            return false;
-        }
-        let now = A::now();
-        now.saturating_sub(*self.due_since.get_or_insert(now)) >= interval
     }
 
     /// Returns the txq for one packet. Dissects and hashes the packet only if its flow decides and its hash is not known.

@@ -170,6 +170,8 @@ static void refuses(void)
 	CHECK_ERROR(txq_dev_config_set(config, "txqs", "-1"), TXQ_E_INVALID, "-1");
 	CHECK(txq_dev_config_set(config, "buffers", "99999999999999999999") == TXQ_E_INVALID);
 	CHECK(txq_dev_config_set(config, "discipline", "anarchy") == TXQ_E_INVALID);
+	CHECK_ERROR(txq_dev_config_set(config, "xps", "ff"), TXQ_E_INVALID, "auto or none");
+	CHECK(txq_dev_config_set(config, "xps", "auto") == 0 && txq_dev_config_set(config, "xps", "none") == 0);
 	CHECK(txq_dev_config_driver(config, NULL) == TXQ_E_NULL);
 	CHECK_ERROR(txq_dev_config_driver(config, &driver), TXQ_E_NULL, "start_xmit");
 	driver.size = 8;

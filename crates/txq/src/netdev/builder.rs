@@ -1,10 +1,7 @@
 //! Device construction.
 
 use std::fmt;
-use std::num::{NonZero, NonZeroU64};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -34,8 +31,9 @@ use crate::trace::Tracer;
 use crate::txqueue::{
     Completions, DriverBugEvent, DriverBugHook, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog,
 };
-use crate::worker::Worker;
 use crate::xps::{MaskOf, XpsMap};
+
+mod start;
 
 /// How long a txq may be stopped before that is reported (`watchdog_timeo`).
 const WATCHDOG_TIMEO: Duration = Duration::from_secs(5);
@@ -50,7 +48,7 @@ const DEFAULT_QDISC: &str = "pfifo_fast";
 const FLOW_KEY: [u64; 2] = [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931];
 
 /// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
-/// discipline `combine`, no map, a pool of at least 4096 packets, one worker.
+/// discipline `combine`, a map from CPUs to txqs if the device is started, a pool of at least 4096 packets, one worker.
 pub struct Builder<A: Arch = Native> {
     driver: Box<dyn Driver<A>>,
     txqs: Option<u16>,
@@ -59,7 +57,10 @@ pub struct Builder<A: Arch = Native> {
     default_qdisc: String,
     children: Vec<(u16, String)>,
     discipline: Discipline,
-    xps: Option<XpsMap>,
+    /// `None` for [`Builder::auto_xps`].
+    xps: Option<Option<XpsMap>>,
+    /// The map of a started device to which none was given.
+    auto_xps: Option<XpsMap>,
     xps_rxqs: Option<XpsMap>,
     reselection: Duration,
     pool: Option<Pool<A>>,
@@ -124,6 +125,7 @@ impl<A: Arch> Builder<A> {
             children: Vec::new(),
             discipline: Discipline::default(),
             xps: None,
+            auto_xps: None,
             xps_rxqs: None,
             reselection: TXQ_RESELECTION,
             pool: None,
@@ -156,16 +158,19 @@ impl<A: Arch> Builder<A> {
         default_qdisc: &str => default_qdisc = default_qdisc.to_owned();
         /// The enqueue discipline: how concurrent senders reach one qdisc.
         discipline: Discipline => discipline = discipline;
-        /// The map from CPUs to txqs. Without one, a packet's hash decides. A packet that its sender gave none gets the hash of
-        /// its flow. Where strangers choose the flows, or both directions of a flow belong to one txq, give packets the hash
-        /// of a [`FlowHasher`](crate::flow::FlowHasher) with a secret key or a symmetric one
-        /// ([`Packet::set_hash`](crate::packet::Packet::set_hash)).
-        xps: XpsMap => xps = Some(xps);
+        /// The map from CPUs to txqs; `None` for none. Without a map, a packet's hash decides. [`Builder::start`] makes a map if
+        /// this is not called, [`XpsMap::auto`], unless a map from rx queues is given, the CPUs cannot be read from `/sys`, or the
+        /// device needs each flow on one txq ([`DeviceInfo::by_flow`](crate::driver::DeviceInfo::by_flow)).
+        ///
+        /// A packet that its sender gave no hash gets the hash of its flow. Where strangers choose the flows, or both directions
+        /// of a flow belong to one txq, give packets the hash of a [`FlowHasher`](crate::flow::FlowHasher) with a secret key or a
+        /// symmetric one ([`Packet::set_hash`](crate::packet::Packet::set_hash)), and the device no map.
+        xps: impl Into<Option<XpsMap>> => xps = Some(xps.into());
         /// The map from rx queues to txqs, for packets that carry their rx queue. It takes precedence over the map from
         /// CPUs.
         xps_rxqs: XpsMap => xps_rxqs = Some(xps_rxqs);
-        /// How long a [`Flow`](crate::Flow) or a sender that always has packets on their way stays on a txq although CPU and
-        /// map choose another; then it moves, which may reorder its packets once. [`Duration::ZERO`] means for ever, which
+        /// How old a choice of txqs must be before a [`Flow`](crate::Flow) or a sender that always has packets on their way makes
+        /// another one because CPU or map have changed, which may reorder its packets once. [`Duration::ZERO`] means for ever, which
         /// keeps every flow in order. 1 s by default (`net.core.txq_reselection_ms`). A sender is checked once in 64 calls.
         txq_reselection: Duration => reselection = txq_reselection;
         /// A pool to share with other devices.
@@ -272,7 +277,12 @@ impl<A: Arch> Builder<A> {
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         // The maps were made without classes.
         let deal = |map: Option<XpsMap>| map.map(|m| m.in_classes(&classes)).transpose();
-        let (cpus, rxqs) = (deal(self.xps.take())?, deal(self.xps_rxqs.take())?);
+        let (cpus, rxqs) = (self.xps.take(), deal(self.xps_rxqs.take())?);
+        let cpus = match cpus {
+            Some(map) => deal(map)?,
+            // A txq may belong to no class.
+            None => deal(self.auto_xps.take()).unwrap_or_default(),
+        };
         check(&cpus, MaskOf::Cpus, asked.into(), &classes)?;
         check(&rxqs, MaskOf::RxQueues, asked.into(), &classes)?;
         let steering = Steering { real: asked, classes, cpus, rxqs };
@@ -442,32 +452,4 @@ fn default_pool<A: Arch>(queued: u64) -> Result<Pool<A>, PoolError> {
     let (buffers, max_buffers) = (demand::buffers_for(queued), demand::DEFAULT_BUFFERS.1);
     Pool::new(&PoolConfig { buffers, max_buffers, ..PoolConfig::default() })
         .or_else(|_| Pool::new(&PoolConfig::default()))
-}
-
-impl Builder<Native> {
-    /// Builds the device and starts its workers and completers, each on a thread of its own.
-    pub fn start(mut self) -> Result<NetDev, BuildError> {
-        if self.completions == Completions::PerQueue {
-            // More would wait for each other's CPU.
-            self.completers = thread::available_parallelism().map_or(1, NonZero::get);
-        }
-        let mut dev = self.build()?;
-        let workers = dev.shared.workers;
-        dev.shared.has_threads.store(1, Relaxed);
-        for index in 0..dev.shared.sched.len() {
-            let shared = dev.shared.clone();
-            let name = match index.checked_sub(workers) {
-                None => format!("txq-worker-{index}"),
-                Some(completer) => format!("txq-reap-{completer}"),
-            };
-            let thread = thread::Builder::new().name(name);
-            let life = move || {
-                // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
-                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-                Worker::supervise(&shared, index);
-            };
-            dev.threads.push(thread.spawn(life).map_err(BuildError::Thread)?);
-        }
-        Ok(dev)
-    }
 }

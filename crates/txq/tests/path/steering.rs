@@ -1,12 +1,15 @@
 //! Which txq a packet uses, and when it may use another: rx queues, traffic classes, txqs in use, flows.
 
+use std::io;
 use std::time::Duration;
 
 use crate::device::{Wires, assert_conserved, pool};
 use txq::cpumask::CpuMask;
+use txq::driver::{DeviceInfo, Driver, DriverQueue};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::tc::Style;
+use txq::topology::Topology;
 use txq::xps::{TrafficClasses, XpsError, XpsMap};
 use txq::{Discipline, Flow, NetDev, Sender};
 
@@ -237,6 +240,56 @@ fn who_is_never_idle_moves_after_the_interval() {
         assert_eq!(plain > 0, moves, "{ms} ms");
         complete_all(&dev, &wires);
         assert_conserved(&dev);
+    }
+}
+
+/// A choice as old as the interval ends at the first look that finds another one right, however short a time that has been so.
+#[test]
+fn an_old_choice_ends_at_once() {
+    let wires = Wires::new(2, Some(1024));
+    let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection(Duration::from_millis(2)).build().unwrap();
+    let (mut sender, mut other) = (dev.sender_on("s", 0), dev.sender_on("alloc", 0));
+    let mut send = |cookie| sender.xmit(packet(&mut other, cookie));
+    (0..64).for_each(|cookie| _ = send(cookie));
+    std::thread::sleep(Duration::from_millis(4));
+    (64..128).for_each(|cookie| _ = send(cookie));
+    assert!(wires.at(1).sent().is_empty(), "the choice is right");
+    dev.set_xps(Some(all_to(1, 2))).unwrap();
+    _ = send(128);
+    assert_eq!(wires.at(1).sent(), [128]);
+    complete_all(&dev, &wires);
+    assert_conserved(&dev);
+}
+
+/// A device that is started has a map, unless its program or its driver does without one.
+#[test]
+fn a_started_device_has_a_map() {
+    let auto = Topology::read("/sys").ok().map(|topology| XpsMap::auto(&topology, 4).unwrap());
+    let map = |builder: Builder| builder.start().unwrap().with_xps(|map| map.cloned());
+    let start = || builder(&Wires::new(4, None));
+    assert_eq!(map(start()), auto);
+    assert_eq!(map(start().xps(all_to(1, 4))), Some(all_to(1, 4)));
+    assert_eq!(map(start().xps(None)), None);
+    assert_eq!(start().build().unwrap().with_xps(|map| map.cloned()), None, "not started");
+    assert_eq!(map(start().txqs(1)), None, "one txq");
+    let rxqs = XpsMap::from_rxq_masks(&masks(&["", "", "", "1"]), 4, 2).unwrap();
+    assert_eq!(map(start().xps_rxqs(rxqs)), None, "the rx queue chooses");
+    // The map would use txq 0, which belongs to no class.
+    let classes = "mqprio num_tc 1 map 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 2@2 hw 0";
+    assert_eq!(map(start().qdisc(classes)), None);
+    assert_eq!(map(NetDev::builder(ByFlow(Wires::new(4, None))).pool_config(pool())), None);
+}
+
+/// A driver whose flows must keep their txqs.
+struct ByFlow(Wires);
+
+impl Driver for ByFlow {
+    fn info(&self) -> DeviceInfo {
+        self.0.info().by_flow(true)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        self.0.open(txq)
     }
 }
 

@@ -255,7 +255,8 @@ fn a_device_begins_with_it() {
 fn threads_of_all_txqs_keep_to_one_rate() {
     const RATE: u64 = 10_000_000;
     let wires = Wires::new(4, None);
-    let dev = NetDev::builder(wires.clone()).pool_config(pool()).qdisc(ROOT).workers(2).start().unwrap();
+    let dev =
+        NetDev::builder(wires.clone()).pool_config(pool()).qdisc(ROOT).workers(2).xps(None).start().unwrap();
     let over = AtomicBool::new(false);
     let sent = || (0..4).map(|txq| wires.at(txq).sent().len() as u64).sum::<u64>() * 1000;
     let began = Instant::now();
