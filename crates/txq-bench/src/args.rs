@@ -6,7 +6,7 @@ use txq::Discipline;
 use txq_cli_common::span::Span;
 use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
-use crate::overload::{LinkRate, Load, Reapers, Root};
+use crate::overload::{LinkRate, Load, Reapers, Root, Steering};
 use crate::plan::Suite;
 
 /// The suites and examples, which help shows after the options.
@@ -80,16 +80,24 @@ pub struct BenchArgs {
     /// fifths of the rate here
     #[arg(long, value_name = "RATE[,RATE..]", value_delimiter = ',')]
     pub(crate) rate: Vec<LinkRate>,
-    /// Numbers of txqs of a finite device [default: 1, 2 and 8]
+    /// Numbers of txqs of a finite device [default: 1, 2 and 8; 1 if another option names a value]
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',', requires = "rate")]
     pub(crate) txqs: Vec<Txqs>,
-    /// Root qdisc of a finite device: one qdisc for all txqs, or mq with a qdisc for each [default: both]
+    /// Root qdisc of a finite device: one qdisc for all txqs, or mq with a qdisc for each [default: both; one if another
+    /// option names a value]
     #[arg(long, value_name = "one|mq[,..]", value_delimiter = ',', requires = "rate")]
     pub(crate) root: Vec<Root>,
     /// Which threads reap the completions of a finite device: inline, worker, per-queue, or worker-only, where the driver
-    /// allows no thread but the worker [default: all]
+    /// allows no thread but the worker [default: all; inline if another option names a value]
     #[arg(long, value_name = "WHO[,WHO..]", value_delimiter = ',', requires = "rate")]
     pub(crate) completions: Vec<Reapers>,
+    /// How a packet finds the txq of a finite device: by its flow's hash among all, or by the CPU that sends it, of which
+    /// each has its part of the txqs [default: hash]
+    #[arg(long, value_name = "hash|cpu[,..]", value_delimiter = ',', requires = "rate")]
+    pub(crate) steering: Vec<Steering>,
+    /// Also measure threads that share DPDK's tx queues by locks on the same links, without a qdisc
+    #[arg(long, requires = "rate")]
+    pub(crate) dpdk: bool,
     /// Size of each ring of a finite device, in packets [default: 256]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) ring: Option<Within<1, 65536>>,

@@ -227,7 +227,7 @@ impl Row {
             "discipline": key.discipline.map(Discipline::name),
             "qdisc": key.qdisc,
             "pool": key.pool,
-            "steering": key.steering,
+            "steering": key.steering.or(key.target.map(|target| target.steering.name())),
             "peer": key.peer,
             "threads": key.threads,
             "batch": key.batch,

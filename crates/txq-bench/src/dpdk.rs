@@ -1,5 +1,5 @@
-//! The peer DPDK: its rings, mempools and scheduler, measured by small C programs (`peers/dpdk.c`, `peers/sched.c`) built
-//! against the installed libdpdk.
+//! The peer DPDK: its rings, mempools and scheduler, and threads that share tx queues, measured by small C programs
+//! (`peers/dpdk.c`, `peers/sched.c`, `peers/links.c`) built against the installed libdpdk.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use super::child;
 use super::lab::Lab;
 
 const RINGS_SOURCE: &str = include_str!("../peers/dpdk.c");
+const LINKS_SOURCE: &str = include_str!("../peers/links.c");
 const SCHED_SOURCE: &str = include_str!("../peers/sched.c");
 /// Lcores that DPDK has at most; one watches, and one drains.
 const LCORES: u64 = 128;
@@ -102,6 +103,62 @@ impl Sched {
     }
 }
 
+/// The built program in which threads share tx queues.
+#[derive(Clone)]
+pub(super) struct Links {
+    program: PathBuf,
+}
+
+/// The ways to wait for a tx queue's lock, in the program's words and in ours.
+pub(super) const LOCKS: [(&str, &str); 2] =
+    [("spin", "dpdk, tx locks"), ("yield", "dpdk, yielding tx locks")];
+
+/// The work of [`Links`].
+pub(super) struct Work {
+    /// One of [`LOCKS`], in the program's words.
+    pub(super) lock: &'static str,
+    pub(super) txqs: u16,
+    /// Bits per second of each link.
+    pub(super) rate: u64,
+    /// Packets that a ring holds.
+    pub(super) ring: u32,
+    /// Packets that each thread adds to those of all.
+    pub(super) credit: u64,
+    pub(super) threads: u64,
+    pub(super) batch: u64,
+}
+
+impl Links {
+    /// Builds the program and tries it; the error says why it cannot be used.
+    pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
+        let links = Self { program: build("links", LINKS_SOURCE)? };
+        let work = Work {
+            lock: LOCKS[0].0,
+            txqs: 1,
+            rate: 1_000_000_000,
+            ring: 64,
+            credit: 64,
+            threads: 1,
+            batch: 1,
+        };
+        let tried = links.measure(lab, Duration::ZERO, &work);
+        tried.map(|_| links).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn measure(&self, lab: &Lab, time: Duration, work: &Work) -> anyhow::Result<Sample> {
+        // A buffer of 1500 bytes takes 2 KiB with its headroom and its descriptor.
+        let megabytes = 64 + work.threads * (work.credit + 64) / 256;
+        let mut command = alone(&self.program, &megabytes.to_string(), &spread(lab, work.threads));
+        let (links, rate, ring) = (u64::from(work.txqs), work.rate, u64::from(work.ring));
+        command.arg(work.lock);
+        command.args(
+            [links, rate, ring, work.credit, work.threads, work.batch].map(|number| number.to_string()),
+        );
+        command.arg(child::millis(time).to_string());
+        child::measure(lab, &mut command, time)
+    }
+}
+
 /// Builds a program against the installed DPDK.
 fn build(name: &str, source: &str) -> Result<PathBuf, String> {
     let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
@@ -123,24 +180,30 @@ fn alone(program: &Path, megabytes: &str, lcores: &str) -> Command {
 /// Returns DPDK's list of lcores and their CPUs. Lcore 0 watches and may run anywhere. The others are pinned to one CPU
 /// each in the shapes between two CPUs, and if senders are pinned (`lab.pin`); otherwise the kernel places them.
 fn lcores(lab: &Lab, shape: Shape) -> String {
-    let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
-    let all = all.join(",");
-    let mut map = format!("0@({all})");
     match shape {
-        Shape::Queue(_, threads) if !lab.pin => {
-            let _ = write!(map, ",(1-{})@({all})", threads + 1);
-        }
-        Shape::Queue(_, threads) => {
-            for lcore in 1..=threads + 1 {
-                let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
-            }
-        }
-        Shape::Core(_) if !lab.pin => {
-            let _ = write!(map, ",(1-2)@({all})");
-        }
+        Shape::Queue(_, threads) => spread(lab, threads + 1),
+        Shape::Core(_) if !lab.pin => spread(lab, 2),
         Shape::Core(_) | Shape::Cross(_) | Shape::Free(_) => {
-            let _ = write!(map, ",1@{},2@{}", lab.cpu(0), lab.last_cpu());
+            format!("0@({}),1@{},2@{}", all_cpus(lab), lab.cpu(0), lab.last_cpu())
         }
     }
+}
+
+/// Returns the list of lcore 0 and `lcores` more, which are pinned if senders are.
+fn spread(lab: &Lab, lcores: u64) -> String {
+    let all = all_cpus(lab);
+    let mut map = format!("0@({all})");
+    if !lab.pin {
+        let _ = write!(map, ",(1-{lcores})@({all})");
+        return map;
+    }
+    for lcore in 1..=lcores {
+        let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
+    }
     map
+}
+
+fn all_cpus(lab: &Lab) -> String {
+    let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
+    all.join(",")
 }

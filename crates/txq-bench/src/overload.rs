@@ -24,7 +24,7 @@ mod report;
 mod target;
 
 pub(super) use report::tables;
-pub(crate) use target::{LinkRate, Reapers, Root};
+pub(crate) use target::{LinkRate, Reapers, Root, Steering};
 pub(super) use target::{TBF, Target, hash_for};
 
 /// The suite's name.

@@ -52,6 +52,11 @@ pub(super) fn or_skip<T>(peer: &str, prepared: Result<T, String>) -> Option<T> {
     prepared.map_err(|why| skip(peer, &why)).ok()
 }
 
+/// Prints on stderr that DPDK has too few lcores.
+pub(super) fn skip_threads(threads: u64) {
+    skip("dpdk", &format!("{threads} threads are more than its {} lcores", dpdk::MOST));
+}
+
 fn skip(peer: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIP {peer}: {why}");
 }
@@ -76,7 +81,7 @@ fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
             }
             let Some(dpdk) = dpdk else { continue };
             if threads > dpdk::MOST {
-                skip("dpdk", &format!("{threads} threads are more than its {} lcores", dpdk::MOST));
+                skip_threads(threads);
                 continue;
             }
             for (ring, name) in dpdk::RINGS {

@@ -12,7 +12,7 @@ use txq::xps::XpsMap;
 use txq_cli_common::failure::refused;
 
 use super::case::{Case, Key};
-use super::overload::{Reapers, Root, Target};
+use super::overload::{Reapers, Root, Steering, Target};
 use super::plan::{OWN, Plan, case};
 use super::rig::{Queue, Rig};
 
@@ -22,8 +22,14 @@ const FLOWS: u32 = 64;
 /// The crowded rows.
 const CROWD: u64 = 64;
 const CROWD_QDISC: &str = "fq_codel";
-const CROWD_TARGET: Target =
-    Target { rate: None, ring: 64, txqs: CROWD as u16, root: Root::Mq, completions: Reapers::Inline };
+const CROWD_TARGET: Target = Target {
+    rate: None,
+    ring: 64,
+    txqs: CROWD as u16,
+    root: Root::Mq,
+    completions: Reapers::Inline,
+    steering: Steering::Hash,
+};
 const CROWD_BATCH: u64 = 8;
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {

@@ -15,8 +15,10 @@ use txq_cli_common::rate::metric;
 use txq_cli_common::table::align;
 
 use super::OVERLOAD;
-use super::target::{Reapers, Root, TBF, Target, shaped};
-use crate::case::{Case, Key, Row};
+use super::target::{Reapers, Root, Steering, TBF, Target, shaped};
+use crate::case::{Case, Key, Row, Sample};
+use crate::dpdk::{self, LOCKS, Links, Work};
+use crate::peers;
 use crate::plan::{OWN, Plan, case};
 use crate::rig::{Queue, Rig};
 
@@ -65,6 +67,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let named = !(args.qdisc.is_empty()
         && args.txqs.is_empty()
         && args.root.is_empty()
+        && args.steering.is_empty()
         && args.completions.is_empty());
     let mut cases = Vec::new();
     for rate in args.rate.iter().map(|rate| rate.bits()) {
@@ -77,6 +80,9 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
                 }
             }
         }
+        if args.dpdk {
+            dpdk(plan, rate, named, &mut cases);
+        }
     }
     Ok(cases)
 }
@@ -86,8 +92,7 @@ const CROWDS: &[u64] = &[8, 64];
 
 /// Returns the cells of the star, one dimension after the other, with the numbers of threads for each.
 fn star(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
-    let base =
-        Target { rate: Some(rate), ring: ring(plan), txqs: 1, root: Root::One, completions: Reapers::Inline };
+    let base = target(plan, rate, 1);
     let cell = |qdisc, target: Target| Cell { qdisc: text(qdisc, rate, target.txqs, target.root), target };
     let mut cells = vec![(cell(PFIFO, base), THREADS)];
     cells.extend([FQ_CODEL, TBF].map(|qdisc| (cell(qdisc, base), CROWDS)));
@@ -110,18 +115,72 @@ fn product(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
         true => vec![Reapers::Inline],
         false => args.completions.clone(),
     };
+    let steerings = if args.steering.is_empty() { vec![Steering::Hash] } else { args.steering.clone() };
     let mut cells = Vec::new();
     for qdisc in plan.qdiscs(&[PFIFO]) {
         for &txqs in &txqs {
-            for &root in roots.iter().take(if txqs == 1 { 1 } else { roots.len() }) {
-                for &completions in &completions {
-                    let target = Target { rate: Some(rate), ring: ring(plan), txqs, root, completions };
-                    cells.push((Cell { qdisc: text(&qdisc, rate, txqs, root), target }, THREADS));
+            // With one txq these are all the same.
+            let ways = |all: usize| if txqs == 1 { 1 } else { all };
+            for &root in roots.iter().take(ways(roots.len())) {
+                for &steering in steerings.iter().take(ways(steerings.len())) {
+                    for &completions in &completions {
+                        let target = Target { root, completions, steering, ..target(plan, rate, txqs) };
+                        cells.push((Cell { qdisc: text(&qdisc, rate, txqs, root), target }, THREADS));
+                    }
                 }
             }
         }
     }
     cells
+}
+
+/// Adds the cells of DPDK: its txqs have no qdisc, and any thread reaps.
+fn dpdk(plan: &Plan<'_>, rate: u64, named: bool, cases: &mut Vec<Case>) {
+    let Some(links) = peers::or_skip("dpdk", Links::prepare(plan.lab)) else { return };
+    let args = plan.args;
+    let txqs: Vec<u64> = match (args.txqs.is_empty(), named) {
+        (false, _) => args.txqs.iter().map(|n| n.get()).collect(),
+        (true, true) => vec![1],
+        (true, false) => vec![1, 2, 8],
+    };
+    let each = txqs.into_iter().flat_map(|txqs| LOCKS.map(|lock| (txqs as u16, lock)));
+    for (txqs, (lock, name)) in each {
+        for batch in plan.batches(&[1]) {
+            for threads in plan.threads(THREADS) {
+                if threads > dpdk::MOST {
+                    peers::skip_threads(threads);
+                    continue;
+                }
+                let target = target(plan, rate, txqs);
+                let work =
+                    Work { lock, txqs, rate, ring: target.ring, credit: credit(plan, batch), threads, batch };
+                let key = Key {
+                    suite: OVERLOAD,
+                    peer: Some(name.into()),
+                    target: Some(target),
+                    threads,
+                    batch,
+                    ..Key::default()
+                };
+                let (links, most) = (links.clone(), target.capacity("", LEN));
+                let run = Box::new(move |lab: &_, time| {
+                    let sample = links.measure(lab, time, &work)?;
+                    Ok(Sample { share: most.map(|most| sample.mpps * 1e6 / most), ..sample })
+                });
+                cases.push(Case { key, run });
+            }
+        }
+    }
+}
+
+/// Returns a device whose senders reap by themselves.
+fn target(plan: &Plan<'_>, rate: u64, txqs: u16) -> Target {
+    let (root, completions, steering) = (Root::One, Reapers::Inline, Steering::Hash);
+    Target { rate: Some(rate), ring: ring(plan), txqs, root, completions, steering }
+}
+
+fn credit(plan: &Plan<'_>, batch: u64) -> u64 {
+    plan.args.limit.map_or(CREDIT, |limit| limit.get()).max(batch)
 }
 
 fn ring(plan: &Plan<'_>) -> u32 {
@@ -136,9 +195,10 @@ fn measured(
     batch: u64,
 ) -> anyhow::Result<Case> {
     let flows = FLOWS * u32::from(cell.target.txqs);
-    let limit = plan.args.limit.map_or(CREDIT, |limit| limit.get()).max(batch);
+    let limit = credit(plan, batch);
+    let xps = cell.target.steering.map(&plan.lab.cpus, cell.target.txqs)?;
     let rig = Rig::new(discipline, Queue::Text(cell.qdisc.clone()), threads, batch);
-    let rig = Rig { limit, flows, len: LEN, wait_room: plan.args.wait_room, ..rig.through(cell.target) };
+    let rig = Rig { limit, flows, xps, len: LEN, wait_room: plan.args.wait_room, ..rig.through(cell.target) };
     rig.check()?;
     let key = Key {
         suite: OVERLOAD,
@@ -157,7 +217,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     let about = |row: &Row| {
         let target = row.key.target.map(|target| (target.rate, target.ring));
-        (target, row.key.batch, row.key.discipline)
+        (target, row.key.batch, row.key.subject())
     };
     let mut tables: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -184,11 +244,10 @@ pub(super) fn tables(rows: &[Row]) -> String {
         let rate = key.target.and_then(|target| target.rate).unwrap_or_default() as f64;
         let ring = key.target.map_or(0, |target| target.ring);
         let batch = if batches { format!(", batch {}", key.batch) } else { String::new() };
-        let discipline = key.discipline.map_or("", Discipline::name);
-        let _ = writeln!(text, "\n{discipline}{batch}, {}bit/s, ring {ring}\n", metric(rate));
+        let _ = writeln!(text, "\n{}{batch}, {}bit/s, ring {ring}\n", key.subject(), metric(rate));
         shares(&mut text, table, worst);
     }
-    let all: Vec<&Row> = tables.iter().flatten().copied().collect();
+    let all: Vec<&Row> = tables.iter().flatten().copied().filter(|row| row.key.peer.is_none()).collect();
     summary(&mut text, &all);
     text
 }
@@ -203,7 +262,11 @@ fn line(key: &Key) -> String {
     let qdisc = key.qdisc.as_deref().unwrap_or_default();
     // A shaper's parameters are long; its rate is already in the share.
     let qdisc = if shaped(qdisc).is_some() { TBF } else { qdisc };
-    format!("{qdisc}, {demand}")
+    match key.peer {
+        // There is no qdisc.
+        Some(_) => demand.split(" under").next().unwrap_or_default().to_owned(),
+        None => format!("{qdisc}, {demand}"),
+    }
 }
 
 /// Writes a line for each cell and a column for each number of threads; `*` marks the worst.
@@ -237,12 +300,12 @@ fn shares(text: &mut String, rows: &[&Row], worst: f64) {
 fn summary(text: &mut String, rows: &[&Row]) {
     let below = rows.iter().filter(|row| share(row) < GOAL).count();
     let Some(worst) = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
-    let discipline = worst.key.discipline.map_or("", Discipline::name);
     let _ = writeln!(
         text,
-        "\n* the worst cell of a table. {below} of {} cells below {GOAL}; worst of all {:.3}: {discipline}, {}, {} threads.",
+        "\n* the worst cell of a table. {below} of {} cells below {GOAL}; worst of all {:.3}: {}, {}, {} threads.",
         rows.len(),
         share(worst),
+        worst.key.subject(),
         line(&worst.key),
         worst.key.threads
     );
@@ -251,7 +314,6 @@ fn summary(text: &mut String, rows: &[&Row]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Sample;
 
     const BASE: Target = Target {
         rate: Some(10_000_000_000),
@@ -259,6 +321,7 @@ mod tests {
         txqs: 1,
         root: Root::One,
         completions: Reapers::Inline,
+        steering: Steering::Hash,
     };
 
     #[test]

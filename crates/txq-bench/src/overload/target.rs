@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use txq::cpumask::CpuMask;
 use txq::netdev::Completions;
 use txq::tc;
+use txq::xps::XpsMap;
 use txq_cli_common::within::is_negative;
 
 use crate::rig::scatter;
@@ -107,6 +109,51 @@ impl FromStr for Reapers {
     }
 }
 
+/// How a packet finds its txq.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steering {
+    /// By the hash of its flow.
+    Hash,
+    /// By the CPU of its sender: each CPU has its part of the txqs, and the flow hash chooses among them.
+    Cpu,
+}
+
+impl Steering {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// Returns the map, for `cpus` and as many txqs as are there; `None` where the hash decides.
+    pub(super) fn map(self, cpus: &[u32], txqs: u16) -> anyhow::Result<Option<XpsMap>> {
+        if self == Self::Hash {
+            return Ok(None);
+        }
+        let cpus: Vec<usize> = cpus.iter().map(|&cpu| cpu as usize).collect();
+        let width = cpus.iter().max().map_or(1, |last| last + 1);
+        // As many of one as there are of the other, so that each CPU has a txq and each txq has a CPU.
+        let mut masks = vec![CpuMask::new(); usize::from(txqs)];
+        for n in 0..masks.len().max(cpus.len()) {
+            masks[n % usize::from(txqs)].set(cpus[n % cpus.len()]);
+        }
+        Ok(Some(XpsMap::from_masks(&masks, txqs.into(), width)?))
+    }
+}
+
+impl FromStr for Steering {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "hash" => Ok(Self::Hash),
+            "cpu" => Ok(Self::Cpu),
+            _ => Err("use hash or cpu".into()),
+        }
+    }
+}
+
 /// A device, and the qdisc at its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -116,6 +163,7 @@ pub(crate) struct Target {
     pub(crate) txqs: u16,
     pub(crate) root: Root,
     pub(crate) completions: Reapers,
+    pub(crate) steering: Steering,
 }
 
 impl Target {
@@ -139,10 +187,10 @@ impl fmt::Display for Target {
                 write!(f, "{txqs} txqs under {}", if self.root == Root::Mq { "mq" } else { "one qdisc" })?
             }
         }
-        match self.completions {
-            Reapers::Inline => Ok(()),
-            other => write!(f, ", completions {}", other.name()),
+        if self.completions != Reapers::Inline {
+            write!(f, ", completions {}", self.completions.name())?;
         }
+        if self.steering == Steering::Cpu { f.write_str(", by CPU") } else { Ok(()) }
     }
 }
 
@@ -177,6 +225,7 @@ mod tests {
         txqs: 1,
         root: Root::One,
         completions: Reapers::Inline,
+        steering: Steering::Hash,
     };
 
     #[test]
@@ -191,6 +240,16 @@ mod tests {
             }
             assert_eq!(seen.len(), 4 * flows as usize, "{txqs} txqs");
         }
+    }
+
+    #[test]
+    fn by_cpu_each_cpu_has_its_part_of_the_txqs() {
+        let txqs = |map: &XpsMap, cpu| map.txqs_of(cpu, 0).collect::<Vec<_>>();
+        let map = Steering::Cpu.map(&[1, 3], 5).expect("a map").expect("by CPU");
+        assert_eq!([0, 1, 3].map(|cpu| txqs(&map, cpu)), [vec![], vec![0, 2, 4], vec![1, 3]]);
+        let map = Steering::Cpu.map(&[0, 1, 2], 2).expect("a map").expect("by CPU");
+        assert_eq!([0, 1, 2].map(|cpu| txqs(&map, cpu)), [[0], [1], [0]]);
+        assert_eq!(Steering::Hash.map(&[0, 1], 2).expect("no map"), None);
     }
 
     #[test]

@@ -88,7 +88,8 @@ fn rows(ended: &Finished) -> Vec<Value> {
         let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
         let sweep = row["suite"] == "overload";
-        assert!(row["flows"].is_null() != (sweep || row["suite"] == "qdisc"), "{row}");
+        let has_flows = sweep && row["peer"].is_null() || row["suite"] == "qdisc";
+        assert!(row["flows"].is_null() != has_flows, "{row}");
         // Only rows with a load have an offered rate; senders that send as fast as they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
         assert!(sweep || row["load"].is_null(), "{row}");
@@ -251,8 +252,38 @@ fn overload_fills_finite_links() {
 }
 
 #[test]
+fn links_can_belong_to_cpus_and_be_shared_as_dpdk_does() {
+    let options = "overload --rate 100mbit --discipline combine --threads 1,2 --txqs 1,2 --steering hash,cpu --qdisc pfifo --dpdk";
+    let ended = run(&format!("{options} --duration 20ms --json --quiet"));
+    let (peers, own): (Vec<_>, Vec<_>) = rows(&ended).into_iter().partition(|row| !row["peer"].is_null());
+    // One txq needs no steering.
+    assert_eq!(own.len(), 2 * (1 + 2));
+    assert_eq!(values(&own, "overload", "steering"), set(&["hash", "cpu"]));
+    if ended.stderr.contains("SKIP dpdk: ") {
+        return assert!(peers.is_empty(), "{peers:?}");
+    }
+    assert_eq!(peers.len(), 2 * 2 * 2);
+    assert_eq!(values(&peers, "overload", "peer"), set(&["dpdk, tx locks", "dpdk, yielding tx locks"]));
+    assert!(peers.iter().all(|row| row["share"].is_number() && row["discipline"].is_null()), "{peers:?}");
+    assert!(peers.iter().any(|row| row["share"].as_f64() > Some(0.0)), "no link has sent: {peers:?}");
+    let table = run(&format!("{options} --duration 20ms")).stdout;
+    for part in ["dpdk, tx locks, 100Mbit/s, ring 256", "pfifo, 2 txqs under one qdisc, by CPU", "\n2 txqs "]
+    {
+        assert!(table.contains(part), "no {part:?} in {table}");
+    }
+}
+
+#[test]
 fn options_of_finite_links_need_a_rate() {
-    for options in ["--txqs 2", "--root mq", "--completions worker", "--ring 64", "--limit 9"] {
+    for options in [
+        "--steering cpu",
+        "--dpdk",
+        "--txqs 2",
+        "--root mq",
+        "--completions worker",
+        "--ring 64",
+        "--limit 9",
+    ] {
         let ended = Running::start(&mut bench(&format!("overload {options}"))).finish(LONG);
         assert!(!ended.status.success() && ended.stderr.contains("--rate"), "{options}: {}", ended.stderr);
     }
