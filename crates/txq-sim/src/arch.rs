@@ -17,6 +17,7 @@ use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
 use crate::lines;
 use crate::machine::Picos;
+use crate::sequence;
 
 mod atomic;
 mod plain;
@@ -313,6 +314,10 @@ unsafe impl Arch for Sim {
 
     fn name<T: ?Sized>(at: &T, what: impl Display) {
         lines::name(at, what);
+    }
+
+    fn array<T>(at: &[T]) {
+        sequence::array(at);
     }
 
     #[inline]

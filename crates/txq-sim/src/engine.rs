@@ -25,6 +25,7 @@ use crate::machine::{Machine, Picos, picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
+use crate::sequence::Sequences;
 
 mod access;
 mod fire;
@@ -104,6 +105,7 @@ pub(crate) struct Engine {
     pub(crate) beside: bool,
     /// For each core, how many of its threads work.
     pub(crate) at_work: Vec<u32>,
+    pub(crate) sequences: Sequences,
     pub(crate) footprint: Footprint,
     /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
@@ -155,6 +157,7 @@ impl Engine {
             shared: (machine.core.shared * 1024.0).round() as Picos,
             beside: false,
             at_work: vec![0; cores as usize],
+            sequences: Sequences::new(cpus, machine.line.ahead),
             footprint: Footprint::default(),
             rescheds: 0,
             idle: cpus,

@@ -74,8 +74,9 @@
 //! # What it is not
 //!
 //! It does not check memory orderings: values are sequentially consistent (the models in `txq-check` check them). It does
-//! not model cycles: caches have no size, memory has no bandwidth, and nothing is prefetched. Loads overlap if the machine
-//! says how many ([`Line::loads`](machine::Line::loads)); scenarios ask for it (`overlap`). It shows ratios, and which
+//! not model cycles: caches have no size, memory has no bandwidth. Loads overlap and rings are prefetched if the machine
+//! says how many lines ([`Line::loads`](machine::Line::loads), [`Line::ahead`](machine::Line::ahead)); scenarios ask for it
+//! (`overlap`). It shows ratios, and which
 //! task waits for which line. To see how far a claim depends on a cost, change the cost.
 //!
 //! # Rules for what runs in it
@@ -104,6 +105,7 @@ mod queue;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod sequence;
 pub mod sim;
 mod stack;
 mod stores;

@@ -135,11 +135,11 @@ impl Machine {
         self
     }
 
-    /// Returns the machine with cores that wait for each line that they load, hits that take their latency, and crowds that
-    /// slow no transfer.
+    /// Returns the machine with cores that wait for each line that they load and fetch none ahead, hits that take their latency,
+    /// and crowds that slow no transfer.
     #[must_use]
     pub fn without_overlap(mut self) -> Self {
-        (self.line.loads, self.line.crowd, self.access.hit_gap) = (0, 0.0, 0.0);
+        (self.line.loads, self.line.ahead, self.line.crowd, self.access.hit_gap) = (0, 0, 0.0, 0.0);
         self
     }
 
@@ -227,6 +227,9 @@ pub struct Line {
     /// The part of a transfer's time by which each request that waits makes the transfer longer, up to four of them.
     #[serde(default)]
     pub crowd: f64,
+    /// Lines that a core requests ahead of a thread that goes through an array in order: its prefetcher.
+    #[serde(default)]
+    pub ahead: u32,
 }
 
 /// How a core waits, and what its threads share.

@@ -17,6 +17,7 @@ use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
 use crate::queue::{Event, Target};
+use crate::sequence;
 use crate::stack::TaskStack;
 use crate::stores::Stores;
 
@@ -100,6 +101,8 @@ impl World {
     pub fn new(machine: &Machine, seed: u64) -> Self {
         arch::begin(seed);
         lines::forget();
+        // Those of a world that never ran.
+        drop(sequence::take());
         let prices = PriceList::new(&Prices::default());
         Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new(), warm_up: 0 }
     }
@@ -186,6 +189,7 @@ impl World {
     /// # Panics
     /// With the payload of a task's panic.
     pub fn run(mut self, until: Picos) -> Outcome {
+        self.engine.sequences.set(sequence::take());
         let e: *mut Engine = &raw mut *self.engine;
         let entered = Entered::new(e);
         let from = self.warm_up.min(until);
@@ -240,6 +244,7 @@ impl World {
     /// Runs until `until`, or until no task has anything left to do. The world then stands still, and the caller can inspect
     /// the objects that its tasks use. It also returns when a task panics; [`run`](World::run) then raises that panic.
     pub fn advance(&mut self, until: Picos) {
+        self.engine.sequences.set(sequence::take());
         let e: *mut Engine = &raw mut *self.engine;
         let _entered = Entered::new(e);
         self.go(e, until, u64::MAX);

@@ -129,6 +129,10 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// of the smaller object counts. Call it once for an object, at its final address, and never on the transmit path.
     #[inline(always)]
     fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
+    /// Announces that threads go through an array in the order of its elements, so that a core's prefetcher fetches the next ones
+    /// ahead. Only a simulator implements it. Call it once for an array, at its final address, and never on the transmit path.
+    #[inline(always)]
+    fn array<T>(_at: &[T]) {}
 }
 
 /// A step of the data plane in plain code. The numbers count packets.

@@ -63,6 +63,7 @@ pub fn ring<A: Arch, T: Send>(capacity: u32) -> (Producer<A, T>, Consumer<A, T>)
         head: CachePadded::new(A::AtomicU32::new(0)),
         tail: CachePadded::new(A::AtomicU32::new(0)),
     });
+    A::array(&ring.blocks);
     (Producer { ring: ring.clone(), head: 0, tail: 0 }, Consumer { ring, head: 0, tail: 0 })
 }
 

@@ -147,6 +147,42 @@ fn plain_loads_overlap_until_a_read_modify_write() {
     assert_eq!(loads(&with(8, 100.0), load_plain, work), one + 50_000);
 }
 
+/// Returns how long a CPU takes for 64 stores of an array that the other socket has written, each followed by a
+/// read-modify-write, in the order in which `line` returns their numbers.
+fn stores_of(ahead: u32, line: fn(usize) -> usize) -> Picos {
+    let machine = with_room();
+    let machine = Machine { line: Line { ahead, ..machine.line }, ..machine };
+    let mut world = World::new(&machine, 7);
+    let words: Rc<[Word]> = (0..64).map(|_| Word(AtomicU32::new(0))).collect();
+    Sim::array(&words);
+    let (w, own, took) = (words.clone(), word(), Rc::new(Cell::new(0)));
+    world.spawn(on(4, 0), move || w.iter().for_each(|word| word.0.store(1, Relaxed)));
+    let t = took.clone();
+    world.spawn(on(0, 50 * US), move || {
+        own.0.fetch_add(1, AcqRel);
+        let began = sim::now();
+        (0..64).for_each(|index| {
+            words[line(index)].0.store(2, Relaxed);
+            own.0.fetch_add(1, AcqRel);
+        });
+        t.set(sim::now() - began);
+    });
+    assert!(world.run(100 * US).stuck.is_empty());
+    took.get()
+}
+
+/// A thread that goes through an array in order waits for its first lines only, if the machine has a prefetcher.
+#[test]
+fn an_array_is_fetched_ahead_in_order() {
+    let shuffled = |n| n * 37 % 64;
+    let all = 64 * (180_000 + 5000);
+    assert_eq!((stores_of(0, |n| n), stores_of(0, shuffled), stores_of(12, shuffled)), (all, all, all));
+    let ahead = stores_of(12, |n| n);
+    // Twelve lines arrive in the time of one way.
+    let most = 3 * 185_000 + 64 * (180_000 / 12 + 5000);
+    assert!(ahead < most && ahead > 64 * 180_000 / 12, "{ahead} of {all}");
+}
+
 /// Returns how long a lock takes from its holder to the next, with a number of tasks that take it again and again.
 fn hand_over(tickets: bool, tasks: u32) -> Picos {
     let mut world = World::new(&with_room(), 7);

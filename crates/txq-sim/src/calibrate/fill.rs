@@ -99,8 +99,20 @@ pub(super) fn machine(
         None => (other.line.loads, not.clone()),
     };
     filling.notes.insert("line.loads", note);
+    let (ahead, note) = match way.zip(samples.get("loads.in_order")) {
+        Some((way, each)) => {
+            let ahead = way.median / each.median;
+            (
+                ahead.round().clamp(1.0, 256.0) as u32,
+                format!("measured: in the time of one way {ahead:.1} lines in order arrive"),
+            )
+        }
+        None => (other.line.ahead, not.clone()),
+    };
+    filling.notes.insert("line.ahead", note);
     filling.notes.insert("line.crowd", not.clone());
-    let line = Line { snoop, hold, read_gap, stores: other.line.stores, loads, crowd: other.line.crowd };
+    let line =
+        Line { snoop, hold, read_gap, stores: other.line.stores, loads, crowd: other.line.crowd, ahead };
 
     let spin = filling.measured("os.spin")?;
     let pause =
@@ -180,11 +192,13 @@ fn checks(machine: &Machine, host: &Host, samples: &Samples) -> Vec<Check> {
     for (loads, remote, near) in overlap::WAYS {
         let which = match loads {
             overlap::Loads::Dependent => "that depend on each other",
+            overlap::Loads::InOrder => "in order, that depend on each other",
             overlap::Loads::Independent => "of known addresses",
         };
+        let count = loads.count();
         let simulate = |hit: usize| simulated::loads(machine, pair?, loads)[hit];
-        add(format!("a line of another CPU, one of 64 {which}"), remote, &|| simulate(0));
-        add(format!("a line in the cache, one of 64 {which}"), near, &|| simulate(1));
+        add(format!("a line of another CPU, one of {count} {which}"), remote, &|| simulate(0));
+        add(format!("a line in the cache, one of {count} {which}"), near, &|| simulate(1));
     }
     for (threads, name) in visits::CROWDS {
         let cpus: Vec<u32> = (0..threads.min(machine.topology.cpus())).collect();

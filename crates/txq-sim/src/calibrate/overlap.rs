@@ -1,7 +1,7 @@
 //! Loads of 64 lines: each of an address that the load before returned, or all of known addresses, which overlap.
 //!
 //! Another CPU has written the lines; or they are in this CPU's own cache. The lines are in an order that no prefetcher
-//! predicts.
+//! predicts; or each returns the address of the next in memory, which a prefetcher fetches ahead.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,9 +13,10 @@ use super::CalibrateError;
 use super::pairs::{Alone, beside};
 use super::sample::{Samples, middle_one};
 
-/// Number of lines.
+/// Number of lines; in order there are more, since a prefetcher needs some to begin.
 const LINES: usize = 64;
-/// A multiplier without a common factor with `LINES`: the order is 0, 37, 10, ...
+const IN_ORDER: usize = 640;
+/// The distance of two lines that no prefetcher predicts, without a common factor with `LINES`: the order is 0, 37, 10, ...
 const STEP: usize = 37;
 
 /// The turns of reader and writer.
@@ -24,8 +25,9 @@ const READ: u32 = 1;
 const END: u32 = 2;
 
 /// The ways to load the lines, with the names of their samples: remote, and in the first-level cache.
-pub(super) const WAYS: [(Loads, &str, &str); 2] = [
+pub(super) const WAYS: [(Loads, &str, &str); 3] = [
     (Loads::Dependent, "loads.dependent", "hits.dependent"),
+    (Loads::InOrder, "loads.in_order", "hits.in_order"),
     (Loads::Independent, "loads.independent", "hits.independent"),
 ];
 
@@ -33,8 +35,22 @@ pub(super) const WAYS: [(Loads, &str, &str); 2] = [
 pub(super) enum Loads {
     /// Each line holds the next one's number.
     Dependent,
+    /// As `Dependent`, in the order of their addresses.
+    InOrder,
     /// The numbers are known.
     Independent,
+}
+
+impl Loads {
+    /// Returns the number of lines.
+    pub(super) fn count(self) -> usize {
+        if self == Self::InOrder { IN_ORDER } else { LINES }
+    }
+
+    /// Returns the number of the line behind the `index`th.
+    fn next(self, index: usize) -> usize {
+        (index + if self == Self::InOrder { 1 } else { STEP }) % self.count()
+    }
 }
 
 /// A line that holds the number of the next one, twice.
@@ -45,6 +61,7 @@ struct Line<A: Arch> {
 
 /// The lines, and whose turn it is.
 pub(super) struct Lines<A: Arch> {
+    loads: Loads,
     lines: Box<[Alone<Line<A>>]>,
     turn: Alone<A::AtomicU32>,
 }
@@ -60,21 +77,23 @@ pub(super) struct Times {
 }
 
 impl<A: Arch> Lines<A> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(loads: Loads) -> Self {
         let line = |index: usize| {
-            let next = ((index + STEP) % LINES) as u32;
+            let next = loads.next(index) as u32;
             Alone(Line { next: A::AtomicU32::new(next), plain: A::Cell::new(next) })
         };
-        Self { lines: (0..LINES).map(line).collect(), turn: Alone(A::AtomicU32::new(WRITE)) }
+        let lines: Box<[_]> = (0..loads.count()).map(line).collect();
+        A::array(&lines);
+        Self { loads, lines, turn: Alone(A::AtomicU32::new(WRITE)) }
     }
 
     /// Loads all lines; returns the time per line.
-    fn load(&self, loads: Loads) -> f64 {
+    fn load(&self) -> f64 {
         let begin = A::now();
         let mut at = 0;
-        for index in 0..LINES {
-            match loads {
-                Loads::Dependent => at = self.lines[at as usize].0.next.load(Relaxed),
+        for index in 0..self.lines.len() {
+            match self.loads {
+                Loads::Dependent | Loads::InOrder => at = self.lines[at as usize].0.next.load(Relaxed),
                 Loads::Independent => {
                     let plain = &self.lines[index * STEP % LINES].0.plain;
                     // SAFETY: it is the reader's turn.
@@ -85,18 +104,18 @@ impl<A: Arch> Lines<A> {
         // A fence's work is part of the time on every machine, and ends all loads.
         A::fence(std::sync::atomic::Ordering::SeqCst);
         black_box(at);
-        (A::now() - begin) as f64 / LINES as f64
+        (A::now() - begin) as f64 / self.lines.len() as f64
     }
 
     /// Loads the lines once after each turn of the writer and once more, until the clock says `until`.
-    pub(super) fn read(&self, loads: Loads, until: u64) -> Times {
+    pub(super) fn read(&self, until: u64) -> Times {
         let mut times = Times::default();
         while A::now() < until {
             if self.turn.0.wait_until(Acquire, |turn| turn != WRITE) == END {
                 break;
             }
-            times.remote.push(self.load(loads));
-            times.near.push(self.load(loads));
+            times.remote.push(self.load());
+            times.near.push(self.load());
             self.turn.0.store(WRITE, Release);
         }
         self.end();
@@ -107,7 +126,7 @@ impl<A: Arch> Lines<A> {
     pub(super) fn write(&self) {
         while self.turn.0.wait_until(Acquire, |turn| turn != READ) != END {
             for (index, line) in self.lines.iter().enumerate() {
-                let next = ((index + STEP) % LINES) as u32;
+                let next = self.loads.next(index) as u32;
                 line.0.next.store(next, Relaxed);
                 // SAFETY: it is the writer's turn.
                 line.0.plain.with_mut(|plain| unsafe { *plain = next });
@@ -132,12 +151,12 @@ impl Times {
     }
 }
 
-/// Measures both ways to load lines that CPU `b` has written, on CPU `a`.
+/// Measures all ways to load lines that CPU `b` has written, on CPU `a`.
 pub(super) fn loads(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     for (loads, remote, near) in WAYS {
-        let lines = Lines::<Native>::new();
+        let lines = Lines::<Native>::new(loads);
         let until = || Native::now() + time.as_nanos() as u64 / WAYS.len() as u64;
-        let times = beside((a, b), || Some(lines.read(loads, until())), || lines.write(), || lines.end())?;
+        let times = beside((a, b), || Some(lines.read(until())), || lines.write(), || lines.end())?;
         let [far, hit] = times.map(Times::medians).unwrap_or_default();
         samples.add(remote, far);
         samples.add(near, hit);

@@ -59,10 +59,10 @@ pub(super) fn adds(machine: &Machine, cpus: &[u32]) -> f64 {
 /// Returns how long CPU `a` takes for each of 64 lines that CPU `b` has written, and for each once more, in nanoseconds.
 pub(super) fn loads(machine: &Machine, (a, b): (u32, u32), loads: Loads) -> [Option<f64>; 2] {
     let mut world = World::new(machine, 1);
-    let lines = Arc::new(Lines::<Sim>::new());
+    let lines = Arc::new(Lines::<Sim>::new(loads));
     let times = Rc::new(RefCell::new(None));
     let (read, taken) = (lines.clone(), times.clone());
-    world.spawn(on(a), move || drop(taken.replace(Some(read.read(loads, TIME)))));
+    world.spawn(on(a), move || drop(taken.replace(Some(read.read(TIME)))));
     world.spawn(on(b), move || lines.write());
     world.run(2 * TIME * 1000);
     times.take().map_or([None; 2], Times::medians)

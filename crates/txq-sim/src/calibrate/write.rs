@@ -65,6 +65,7 @@ impl Calibrated {
         let _ = writeln!(text, "stores = {} # {}", l.stores, self.note("line.stores"));
         let _ = writeln!(text, "loads = {} # {}", l.loads, self.note("line.loads"));
         let _ = writeln!(text, "crowd = {:?} # {}", l.crowd, self.note("line.crowd"));
+        let _ = writeln!(text, "ahead = {:?} # {}", l.ahead, self.note("line.ahead"));
         let core = [("core.pause", c.pause), ("core.shared", c.shared), ("core.window", c.window)];
         self.table(&mut text, &core);
         let os = [

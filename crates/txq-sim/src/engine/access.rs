@@ -49,11 +49,31 @@ impl Engine {
     #[inline]
     fn ask(&mut self, key: u64, line: u32, kind: Kind, waits: bool) -> Answer {
         self.lines.touch(line);
-        let answer = self.lines.access(line, self.cpu, self.now, kind);
+        let mut answer = self.lines.access(line, self.cpu, self.now, kind);
+        if self.sequences.covers(key) {
+            answer = self.fetch_ahead(key, kind, answer);
+        }
         if self.watch.is_some() {
             self.watch_access(key, line, answer, waits);
         }
         answer
+    }
+
+    /// Requests the lines behind the line of `key` if the CPU goes through an array. Returns the cost of the access to this line,
+    /// which may have been requested before and be on its way.
+    fn fetch_ahead(&mut self, key: u64, kind: Kind, answer: Answer) -> Answer {
+        let Some((arrival, keys)) = self.sequences.follow(key, self.cpu) else { return answer };
+        let kind = if kind == Kind::Load { Kind::Load } else { Kind::Write };
+        for key in keys {
+            let line = self.lines.find(key);
+            if let Answer::Miss(at) = self.lines.access(line, self.cpu, self.now, kind) {
+                self.sequences.requested(key, self.cpu, at);
+            }
+        }
+        match (answer, arrival.filter(|at| *at > self.now)) {
+            (Answer::Hit(_), Some(at)) => Answer::Miss(at),
+            _ => answer,
+        }
     }
 
     /// Uses a line that is private to the CPU, which concerns no other task; returns `None`. Returns the line, unused, if it
@@ -61,7 +81,8 @@ impl Engine {
     #[inline]
     fn use_own(&mut self, key: u64) -> Option<u32> {
         let line = self.lines.find(key);
-        if !self.lines.is_private(line, self.cpu) {
+        // The next lines may be fetched ahead of a private one, too.
+        if !self.lines.is_private(line, self.cpu) || self.sequences.covers(key) {
             return Some(line);
         }
         let cost = self.gap;

@@ -47,7 +47,11 @@ impl Machine {
             );
             return wrong("topology.sockets", t.sockets.into(), remedy);
         }
-        for (field, count) in [("line.stores", self.line.stores), ("line.loads", self.line.loads)] {
+        for (field, count) in [
+            ("line.stores", self.line.stores),
+            ("line.loads", self.line.loads),
+            ("line.ahead", self.line.ahead),
+        ] {
             if count > MAX_FLIGHT {
                 return wrong(field, count.into(), format!("use a whole number from 0 to {MAX_FLIGHT}"));
             }

@@ -37,7 +37,8 @@ pub struct Setup {
     #[serde(default)]
     pub kernel: bool,
     /// Whether loads overlap and crowds slow the transfers of a line, by the machine's `line.loads`, `core.window`,
-    /// `access.hit_gap` and `line.crowd`. Otherwise a core waits for each line that it loads.
+    /// `access.hit_gap` and `line.crowd`, and cores fetch the lines of rings ahead, by `line.ahead`. Otherwise a core waits for
+    /// each line that it loads.
     #[serde(default)]
     pub overlap: bool,
     /// Whether a task that waits for a lock sleeps, as in the real-time kernel.
