@@ -322,11 +322,12 @@ impl<A: Arch> Sender<A> {
         begun
     }
 
-    /// Checks once in [`TURNS`] calls, and when the map was replaced, whether the choice of txqs still holds.
+    /// Checks once in [`TURNS`] calls, at the first one, and when the map was replaced, whether the choice of txqs still holds.
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        let look = self.turns.is_multiple_of(TURNS);
+        // The thread that sends may be another than the one that made the sender.
+        let look = self.turns.is_multiple_of(TURNS) || self.turns == 1;
         if look || (self.steer.is_stale() && !self.renewing) {
             self.look();
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::device::{Wires, assert_conserved, pool};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue};
 use txq::netdev::Builder;
@@ -258,6 +259,38 @@ fn an_old_choice_ends_at_once() {
     _ = send(128);
     assert_eq!(wires.at(1).sent(), [128]);
     complete_all(&dev, &wires);
+    assert_conserved(&dev);
+}
+
+/// A sender that one thread makes and another one uses sends through the txq of the other one's CPU from its first packet on.
+#[test]
+fn the_thread_that_sends_chooses() {
+    let cpus = sched_getaffinity(None).unwrap();
+    let cpus: Vec<usize> = (0..64).filter(|&cpu| cpus.is_set(cpu)).take(2).collect();
+    let &[here, there] = &cpus[..] else { return eprintln!("SKIP: one CPU") };
+    let on = |cpu: usize| {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set).unwrap();
+    };
+    let mut lists = ["", "", "", ""].map(str::to_owned);
+    (lists[1], lists[2]) = (here.to_string(), there.to_string());
+    let map = XpsMap::from_masks(&masks(&lists.each_ref().map(String::as_str)), 4, 64).unwrap();
+    let wires = Wires::new(4, None);
+    let dev = builder(&wires).xps(map).build().unwrap();
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            on(here);
+            dev.sender("made here, used there")
+        });
+        let mut sender = made.join().unwrap();
+        scope.spawn(move || {
+            on(there);
+            let packet = packet(&mut sender, 7);
+            let _ = sender.xmit(packet);
+        });
+    });
+    assert_eq!([1, 2].map(|txq| wires.at(txq).sent()), [vec![], vec![7]]);
     assert_conserved(&dev);
 }
 
