@@ -106,8 +106,8 @@ pub(crate) struct Steer<A: Arch> {
     fixed: Option<u16>,
     /// Txqs used since the choice was made.
     used: TxqSet,
-    /// When the choice was made; 0 if it has never been renewed and the device has no reselection interval.
-    made: Nanos,
+    /// When the choice was made; `None` if the device has no reselection interval.
+    made: Option<Nanos>,
 }
 
 impl<A: Arch> Steer<A> {
@@ -120,7 +120,7 @@ impl<A: Arch> Steer<A> {
     ) -> Self {
         let reader = rcu.reader();
         let fixed = reader.get().fixed(cpu);
-        let made = if reselection == 0 { 0 } else { A::now() };
+        let made = (reselection > 0).then(A::now);
         Self { reader, cpu, hasher, fixed, used: TxqSet::new(txqs.into()), made }
     }
 
@@ -160,13 +160,13 @@ impl<A: Arch> Steer<A> {
     /// Makes a new choice for `cpu` and the current map; returns whether it did. It does not if the new choice could put a
     /// packet in front of an older one, unless the old choice was made the reselection interval ago.
     pub(crate) fn renew(&mut self, cpu: CpuId, reselection: Nanos, is_idle: impl Fn(u16) -> bool) -> bool {
-        let now = if reselection == 0 { 0 } else { A::now() };
-        let is_old = reselection != 0 && now.saturating_sub(self.made) >= reselection;
+        let now = self.made.map(|made| (made, A::now()));
+        let is_old = now.is_some_and(|(made, now)| now.saturating_sub(made) >= reselection);
         if !is_old && !self.used.iter().all(is_idle) {
             return false;
         }
         self.used.retain(|_| false);
-        self.made = now;
+        self.made = now.map(|(_, now)| now);
         self.reader.update();
         self.cpu = cpu;
         self.fixed = self.reader.get().fixed(cpu);
