@@ -1,8 +1,8 @@
 //! The map from CPUs to txqs, as the command line and the configuration give it.
 //!
-//! `auto`, the default, leaves the choice to the library, which assigns txqs to CPUs by the machine's caches. `none` leaves the choice to the
-//! flow hash. Otherwise there is a CPU mask for each txq, in sysfs's format. Such masks may contain commas, so on the
-//! command line colons separate the txqs: `1:2`, `ff,00000000:ff`.
+//! `auto`, the default, leaves the choice to the library, which assigns txqs to CPUs by the machine's caches. `none` leaves
+//! it to the flow hash. Otherwise there is a CPU mask for each txq, in sysfs's format. Such masks may contain commas, so on
+//! the command line colons separate the txqs: `1:2`, `ff,00000000:ff`.
 
 use std::fmt;
 use std::str::FromStr;

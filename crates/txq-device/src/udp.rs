@@ -331,8 +331,8 @@ impl<A: Arch> Driver<A> for Udp {
             .link(Link::Ip)
             .gso(true)
             .checksum(true)
-            // Peers know a flow by its port.
-            .by_flow(self.local.iter().any(|local| local.port() != self.local[0].port()))
+            // Peers know a flow by its address and port.
+            .by_flow(self.local.iter().any(|local| *local != self.local[0]))
     }
 
     fn pacing_horizon(&self) -> Duration {

@@ -17,8 +17,8 @@
 //! A crowd makes each transfer a bit slower ([`Line::crowd`](crate::machine::Line::crowd)). A load need not be waited for,
 //! either (`loads.rs`). The lines of an array may be requested ahead (`sequence.rs`).
 //!
-//! Simplifications: caches have no size limit, nothing but arrays is prefetched, sharers lose a line when its next writer requests it,
-//! and transfers of different lines do not delay each other.
+//! Simplifications: caches have no size limit, nothing but arrays is prefetched, sharers lose a line when its next writer
+//! requests it, and transfers of different lines do not delay each other.
 
 use crate::machine::{Access, Machine, Picos, picos};
 use crate::topology::{Distance, Topology};

@@ -76,8 +76,8 @@
 //! It does not check memory orderings: values are sequentially consistent (the models in `txq-check` check them). It does
 //! not model cycles: caches have no size, memory has no bandwidth. Loads overlap and rings are prefetched if the machine
 //! says how many lines ([`Line::loads`](machine::Line::loads), [`Line::ahead`](machine::Line::ahead)); scenarios ask for it
-//! (`overlap`). It shows ratios, and which
-//! task waits for which line. To see how far a claim depends on a cost, change the cost.
+//! (`overlap`). It shows ratios, and which task waits for which line. To see how far a claim depends on a cost, change the
+//! cost.
 //!
 //! # Rules for what runs in it
 //!
