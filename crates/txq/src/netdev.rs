@@ -86,8 +86,8 @@ impl<A: Arch> fmt::Debug for NetDev<A> {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Returns a new sender; `name` identifies it in counters and messages. The sender checks once in 64 calls of xmit which
-    /// CPU it runs on.
+    /// Returns a new sender; `name` identifies it in counters and messages. The sender checks at its first call of xmit, and once
+    /// in 64, which CPU it runs on.
     pub fn sender(&self, name: &str) -> Sender<A> {
         Sender::new(self.shared.clone(), name, None)
     }
