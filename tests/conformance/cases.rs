@@ -32,7 +32,7 @@ fn builder((driver, pool): Opened) -> Builder {
 }
 
 fn device(wire: &mut dyn Wire, txqs: u16) -> NetDev {
-    builder(wire.open(txqs)).txqs(txqs).default_qdisc(ROOMY).start().unwrap()
+    builder(wire.open(txqs)).txqs(txqs).default_qdisc(ROOMY).xps(None).start().unwrap()
 }
 
 /// Ends the device, and checks that exactly these packets have arrived, each flow in order.
@@ -127,8 +127,13 @@ pub(crate) fn every_qdisc_feeds_it(wire: &mut dyn Wire) {
 pub(crate) fn completions_may_go_to_the_worker_or_to_queues(wire: &mut dyn Wire) {
     let link = wire.link();
     for completions in [Completions::Inline, Completions::Worker, Completions::PerQueue] {
-        let dev =
-            builder(wire.open(2)).txqs(2).default_qdisc(ROOMY).completions(completions).start().unwrap();
+        let dev = builder(wire.open(2))
+            .txqs(2)
+            .default_qdisc(ROOMY)
+            .completions(completions)
+            .xps(None)
+            .start()
+            .unwrap();
         crowd(&dev, link, 2, 200, 8);
         assert_eq!(settle(&dev).sent, 400, "{completions:?}");
     }

@@ -191,7 +191,7 @@ fn answers_come_to_the_queue_of_the_flow() {
     let Some(netns) = namespace("answers_come_to_the_queue_of_the_flow") else { return };
     let tun = open(Tun::create("t0").queues(4), &netns);
     let mut queues = tun.receivers();
-    let dev = builder(tun).qdisc("mq").start().unwrap();
+    let dev = builder(tun).qdisc("mq").xps(None).start().unwrap();
     let socket = socket(&netns, "t0");
     let mut used = std::collections::BTreeSet::new();
     for port in 1000..1032 {

@@ -65,7 +65,7 @@ fn each_flow_keeps_its_order_over_one_to_four_queues() {
         assert_eq!(tun.receivers().len(), usize::from(queues));
         let receiver = Receiver::start(&netns, &name);
         let qdisc = if queues == 1 { "pfifo limit 100000" } else { "mq" };
-        let dev = builder(tun).qdisc(qdisc).default_qdisc("pfifo limit 100000").start().unwrap();
+        let dev = builder(tun).qdisc(qdisc).default_qdisc("pfifo limit 100000").xps(None).start().unwrap();
         std::thread::scope(|scope| {
             for id in 0..4_u8 {
                 let mut sender = dev.sender(&format!("s{id}"));

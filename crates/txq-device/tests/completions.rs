@@ -26,6 +26,7 @@ fn run(builder: Builder, completions: Completions, discipline: Discipline) {
         .workers(2)
         .affinity(&[1, 0])
         .completions(completions)
+        .xps(None)
         .start()
         .unwrap();
     std::thread::scope(|scope| {

@@ -59,6 +59,7 @@ fn run(null: Null, rates: Rates, seed: u64, qdisc: &str, discipline: Discipline)
         .discipline(discipline)
         .default_qdisc("pfifo limit 100000")
         .pool_config(pool(4096))
+        .xps(None)
         .start()
         .unwrap();
     std::thread::scope(|scope| {

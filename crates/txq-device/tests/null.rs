@@ -48,7 +48,7 @@ fn a_full_ring_stops_the_txq_and_completions_wake_it() {
 
 #[test]
 fn a_worker_that_sleeps_is_woken_by_what_there_is_to_do() {
-    let dev = builder(Null { ring: 8, inline: false, ..Null::new(3) }).qdisc("mq").start().unwrap();
+    let dev = builder(Null { ring: 8, inline: false, ..Null::new(3) }).qdisc("mq").xps(None).start().unwrap();
     let mut senders: Vec<_> = (0..3).map(|cpu| dev.sender_on("s", cpu)).collect();
     for round in 1..=50 {
         senders.iter_mut().for_each(|sender| send(sender, 20));

@@ -148,7 +148,8 @@ fn round(seed: u64) -> u64 {
         PoolConfig { buffers: 600, room: 64, headroom: 0, backing: Backing::Heap, ..Default::default() };
     let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
     let dev = NetDev::builder(driver).qdisc(root).discipline(discipline).pool_config(pool).workers(2);
-    let dev = dev.start().unwrap();
+    // Unpinned threads send in order only by hash.
+    let dev = dev.xps(None).start().unwrap();
     let (flow, sending) = (AtomicU64::new(1), AtomicBool::new(true));
     std::thread::scope(|scope| {
         let mut changes = random.fork();

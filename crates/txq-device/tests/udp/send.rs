@@ -41,7 +41,7 @@ fn packets_of_a_flow_stay_in_order() {
         let peers = [peer(V4), peer(V6), peer(V4)];
         let udp = Udp::bind("[::]:0").unwrap().txqs(4).join(join);
         let counters = udp.counters();
-        let dev = builder(udp).qdisc("mq").default_qdisc("pfifo limit 10000").start().unwrap();
+        let dev = builder(udp).qdisc("mq").default_qdisc("pfifo limit 10000").xps(None).start().unwrap();
         let mut sender = dev.sender("s");
         let len = |number: u32| if number % 100 < 60 { 200 } else { 10 + number as usize % 300 };
         for first in (0..EACH).step_by(16) {

@@ -171,7 +171,7 @@ fn many_senders_and_workers_agree_with_the_counters() {
         for qdisc in ["mq", "pfifo"] {
             let wires = Wires::new(2, None);
             let builder = NetDev::builder(wires).bql(None).qdisc(qdisc).discipline(discipline);
-            let dev = builder.pool_config(PoolConfig { room: 4096, ..pool() }).start().unwrap();
+            let dev = builder.pool_config(PoolConfig { room: 4096, ..pool() }).xps(None).start().unwrap();
             let mut trace = dev.trace_with(Filter::new(), 1 << 16);
             thread::scope(|scope| {
                 for cpu in 0..3 {

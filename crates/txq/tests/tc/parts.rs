@@ -301,7 +301,7 @@ fn threads_of_two_txqs_share_by_quantum() {
     let pool = PoolConfig { buffers: 5 * EACH, ..pool() };
     let wires = Wires::new(2, None);
     let builder = NetDev::builder(wires.clone()).pool_config(pool).qdisc("handle 1: htb_mq");
-    let dev = builder.workers(2).start().unwrap();
+    let dev = builder.workers(2).xps(None).start().unwrap();
     // Nearly nothing leaves until all packets are queued.
     dev.add_class("parent 1: classid 1:1 htb rate 8kbit burst 2000 cburst 2000").unwrap();
     for (class, quantum) in [("1:10", 2000), ("1:20", 4000)] {
