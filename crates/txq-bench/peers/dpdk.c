@@ -21,17 +21,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_pause.h>
 #include <rte_ring.h>
+
+#include "dpdk.h"
 
 #define RING 1024      /* as many as the device of txq's rows keeps */
 #define POOL 8191      /* packets of the mempool */
@@ -63,22 +62,12 @@ static uint64_t clock_ns; /* what reading the clock takes */
 
 static uint64_t now(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return time_of(CLOCK_MONOTONIC);
 }
 
 static uint64_t cpu_time(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void die(const char *what)
-{
-	fprintf(stderr, "%s: %s\n", what, rte_strerror(rte_errno));
-	_exit(1);
+	return time_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static inline void wait_a_bit(void)
@@ -283,11 +272,7 @@ static uint64_t clock_cost(void)
 
 int main(int argc, char **argv)
 {
-	int used = rte_eal_init(argc, argv);
-	if (used < 0)
-		die("the EAL does not start");
-	argc -= used;
-	argv += used;
+	start(&argc, &argv);
 	unsigned flags = RING_F_SC_DEQ, producers = 1;
 	int at = 3;
 	if (argc < 5)

@@ -18,17 +18,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <rte_cycles.h>
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_spinlock.h>
+
+#include "dpdk.h"
 
 #define LENGTH 1500    /* bytes of a packet */
 #define WIRE 24        /* and what the wire adds */
@@ -53,19 +52,6 @@ static struct rte_mempool *pool;
 static unsigned count, size, batch;
 static int yields;
 static uint64_t packet_cycles;
-
-static uint64_t clock_of(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void die(const char *what)
-{
-	fprintf(stderr, "%s: %s\n", what, rte_strerror(rte_errno));
-	_exit(1);
-}
 
 static void take(struct link *link)
 {
@@ -153,11 +139,7 @@ static uint64_t sent(void)
 
 int main(int argc, char **argv)
 {
-	int used = rte_eal_init(argc, argv);
-	if (used < 0)
-		die("the EAL does not start");
-	argc -= used;
-	argv += used;
+	start(&argc, &argv);
 	if (argc != 9)
 		return 2;
 	yields = strcmp(argv[1], "yield") == 0;
@@ -187,11 +169,11 @@ int main(int argc, char **argv)
 			die("an lcore does not start");
 
 	usleep(RTE_MIN(ms / 8, 50u) * 1000);
-	uint64_t start = clock_of(CLOCK_MONOTONIC), cpu = clock_of(CLOCK_PROCESS_CPUTIME_ID), first = sent();
-	uint64_t t = start, last = first, last_at = start, stall = 0;
-	while (t - start < (uint64_t)ms * 1000000) {
+	uint64_t begin = time_of(CLOCK_MONOTONIC), cpu = time_of(CLOCK_PROCESS_CPUTIME_ID), first = sent();
+	uint64_t t = begin, last = first, last_at = begin, stall = 0;
+	while (t - begin < (uint64_t)ms * 1000000) {
 		usleep(1000);
-		t = clock_of(CLOCK_MONOTONIC);
+		t = time_of(CLOCK_MONOTONIC);
 		uint64_t now = sent();
 		if (now != last) {
 			last = now;
@@ -199,10 +181,10 @@ int main(int argc, char **argv)
 		}
 		stall = RTE_MAX(stall, t - last_at);
 	}
-	cpu = clock_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	cpu = time_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	printf("{\"packets\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64
 	       ",\"xmit_ns\":0,\"p99_ns\":-1}\n",
-	       last - first, t - start, cpu, stall);
+	       last - first, t - begin, cpu, stall);
 	fflush(stdout);
 	_exit(0);
 }

@@ -10,32 +10,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_mbuf.h>
 #include <rte_sched.h>
+
+#include "dpdk.h"
 
 #define EACH 2
 #define LENGTH 64
 #define MAX_BATCH 512
 #define RATE (100ull * 1000 * 1000 * 1000 / 8) /* bytes per second */
 #define BUCKET 1000000
-
-static void die(const char *what)
-{
-	fprintf(stderr, "%s: %s\n", what, rte_strerror(rte_errno));
-	_exit(1);
-}
-
-static uint64_t now(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static struct rte_sched_port *port_of(unsigned pipes, uint32_t *memory)
 {
@@ -71,7 +57,7 @@ static uint64_t turn(struct rte_sched_port *port, unsigned batch, uint64_t end)
 	struct rte_mbuf *packets[MAX_BATCH];
 	uint64_t moved = 0;
 
-	while (now(CLOCK_MONOTONIC) < end)
+	while (time_of(CLOCK_MONOTONIC) < end)
 		for (unsigned i = 0; i < 64; i++) {
 			int n = rte_sched_port_dequeue(port, packets, batch);
 			if (rte_sched_port_enqueue(port, packets, n) != n)
@@ -83,11 +69,7 @@ static uint64_t turn(struct rte_sched_port *port, unsigned batch, uint64_t end)
 
 int main(int argc, char **argv)
 {
-	int used = rte_eal_init(argc, argv);
-	if (used < 0)
-		die("the EAL does not start");
-	argc -= used;
-	argv += used;
+	start(&argc, &argv);
 	if (argc != 4)
 		return 2;
 	unsigned pipes = atoi(argv[1]), batch = atoi(argv[2]), ms = atoi(argv[3]);
@@ -110,13 +92,13 @@ int main(int argc, char **argv)
 		if (rte_sched_port_enqueue(port, &packet, 1) != 1)
 			die("a packet was dropped");
 	}
-	uint64_t start = now(CLOCK_MONOTONIC);
-	turn(port, batch, start + (uint64_t)ms * 1000000 / 8);
-	uint64_t cpu = now(CLOCK_PROCESS_CPUTIME_ID);
-	start = now(CLOCK_MONOTONIC);
-	uint64_t moved = turn(port, batch, start + (uint64_t)ms * 1000000);
-	uint64_t wall = now(CLOCK_MONOTONIC) - start;
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	uint64_t begin = time_of(CLOCK_MONOTONIC);
+	turn(port, batch, begin + (uint64_t)ms * 1000000 / 8);
+	uint64_t cpu = time_of(CLOCK_PROCESS_CPUTIME_ID);
+	begin = time_of(CLOCK_MONOTONIC);
+	uint64_t moved = turn(port, batch, begin + (uint64_t)ms * 1000000);
+	uint64_t wall = time_of(CLOCK_MONOTONIC) - begin;
+	cpu = time_of(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	printf("{\"packets\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64
 	       ",\"stall_ns\":0,\"xmit_ns\":0,\"p99_ns\":-1,\"bytes_per_flow\":%u}\n",
 	       moved, wall, cpu, memory / pipes);

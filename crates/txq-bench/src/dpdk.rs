@@ -11,6 +11,8 @@ use super::child;
 use super::lab::Lab;
 
 const RINGS_SOURCE: &str = include_str!("../peers/dpdk.c");
+/// What the sources include.
+const HEADER: (&str, &str) = ("#include \"dpdk.h\"", include_str!("../peers/dpdk.h"));
 const LINKS_SOURCE: &str = include_str!("../peers/links.c");
 const SCHED_SOURCE: &str = include_str!("../peers/sched.c");
 /// Lcores that DPDK has at most; one watches, and one drains.
@@ -166,7 +168,7 @@ fn build(name: &str, source: &str) -> Result<PathBuf, String> {
     let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     // Defines an unused macro, so a program is built anew when another DPDK is installed.
     flags.push(format!("-DINSTALLED={}", version.trim()));
-    child::build(name, source, &flags)
+    child::build(name, &source.replace(HEADER.0, HEADER.1), &flags)
 }
 
 /// Prepares a program with no huge pages, no devices, and nothing shared with other DPDK programs: it needs no root.
