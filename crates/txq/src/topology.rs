@@ -125,6 +125,14 @@ impl Topology {
         Ok(cpus.into_iter().flatten().filter(|cpus| !cpus.is_empty()).collect())
     }
 
+    /// Returns the machine without the CPUs that are not in `cpus`; as it is if none would be left.
+    pub(crate) fn within(&self, cpus: &CpuMask) -> Self {
+        let domains =
+            self.domains.iter().map(|domain| domain.iter().filter(|&cpu| cpus.contains(cpu)).collect());
+        let part = Self::from_domains(domains).map(|part| Self { nr_cpus: self.nr_cpus, ..part });
+        part.unwrap_or_else(|_| self.clone())
+    }
+
     /// Returns the CPUs that are online.
     pub fn online(&self) -> &CpuMask {
         &self.online

@@ -159,8 +159,9 @@ impl<A: Arch> Builder<A> {
         /// The enqueue discipline: how concurrent senders reach one qdisc.
         discipline: Discipline => discipline = discipline;
         /// The map from CPUs to txqs; `None` for none. Without a map, a packet's hash decides. [`Builder::start`] makes a map if
-        /// this is not called, [`XpsMap::auto`], unless a map from rx queues is given, the CPUs cannot be read from `/sys`, or the
-        /// device needs each flow on one txq ([`DeviceInfo::by_flow`](crate::driver::DeviceInfo::by_flow)).
+        /// this is not called: [`XpsMap::auto`] of the CPUs that the program may use. It makes none if a map from rx queues is
+        /// given, if the CPUs cannot be read from `/sys`, or if a flow must keep its txq
+        /// ([`DeviceInfo::by_flow`](crate::driver::DeviceInfo::by_flow)).
         ///
         /// A packet that its sender gave no hash gets the hash of its flow. Where strangers choose the flows, or both directions
         /// of a flow belong to one txq, give packets the hash of a [`FlowHasher`](crate::flow::FlowHasher) with a secret key or a

@@ -123,3 +123,22 @@ fn this_machine_is_described() {
     let topology = Topology::read("/sys").unwrap();
     assert_eq!(topology.domains().iter().map(CpuMask::len).sum::<usize>(), topology.online().len());
 }
+
+/// A program that may use one cache domain of a large machine: its CPUs have a txq each, where all CPUs would share eight.
+#[test]
+fn a_program_has_the_txqs_of_its_own_cpus() {
+    let list = |text: &str| CpuMask::parse_list(text, 64).unwrap();
+    let all = (0..8).map(|domain| list(&format!("{}-{}", domain * 8, domain * 8 + 7)));
+    let machine = Topology::from_domains(all).unwrap();
+    let txqs = |topology: &Topology| {
+        let map = crate::xps::XpsMap::auto(topology, 8).unwrap();
+        (8..16)
+            .flat_map(|cpu| map.txqs_of(cpu, 0).collect::<Vec<_>>())
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
+    };
+    let part = machine.within(&list("8-15"));
+    assert_eq!((txqs(&machine), txqs(&part)), (1, 8));
+    assert_eq!((domains(&part), part.nr_cpus()), (vec!["8-15".to_owned()], 64));
+    assert_eq!(machine.within(&CpuMask::new()), machine);
+}

@@ -4,7 +4,9 @@ use std::num::{NonZero, NonZeroU64};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use rustix::thread::{CpuSet, sched_getaffinity};
 use txq_core::arch::Native;
+use txq_core::cpumask::CpuMask;
 
 use super::super::{BuildError, NetDev};
 use super::Builder;
@@ -14,8 +16,8 @@ use crate::worker::Worker;
 use crate::xps::XpsMap;
 
 impl Builder<Native> {
-    /// Builds the device, with a map from CPUs to txqs if none was given ([`Builder::xps`]), and starts its workers and completers,
-    /// each on a thread of its own.
+    /// Builds the device and starts its workers and completers, each on a thread of its own. If [`Builder::xps`] was not called,
+    /// gives the device a map from CPUs to txqs.
     pub fn start(mut self) -> Result<NetDev, BuildError> {
         if self.completions == Completions::PerQueue {
             // More would wait for each other's CPU.
@@ -52,6 +54,18 @@ impl Builder<Native> {
             return None;
         }
         let topology = Topology::read("/sys").ok()?;
+        let topology = match allowed() {
+            Some(cpus) => topology.within(&cpus),
+            None => topology,
+        };
         XpsMap::auto(&topology, txqs.into()).ok()
     }
+}
+
+/// Returns the CPUs that the program may use, as far as the calling thread knows: a thread that is pinned to one CPU says nothing
+/// about the others.
+fn allowed() -> Option<CpuMask> {
+    let set = sched_getaffinity(None).ok()?;
+    let cpus: CpuMask = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    (cpus.len() > 1).then_some(cpus)
 }
