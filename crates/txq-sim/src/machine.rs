@@ -227,7 +227,7 @@ pub struct Line {
     /// The part of a transfer's time by which each request that waits makes the transfer longer, up to four of them.
     #[serde(default)]
     pub crowd: f64,
-    /// Lines that a core requests ahead of a thread that goes through an array in order: its prefetcher.
+    /// Lines that a core's prefetcher requests ahead of a thread that accesses an array in order.
     #[serde(default)]
     pub ahead: u32,
 }

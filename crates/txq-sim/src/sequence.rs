@@ -1,11 +1,10 @@
-//! Lines that a core fetches ahead of a thread that goes through an array in order: its prefetcher.
+//! A core's prefetcher: it requests the lines of an array before the thread that accesses the array in order.
 //!
-//! A core that has accessed three lines at equal distances requests the next ones ([`Line::ahead`](crate::machine::Line::ahead)),
-//! for reading or for writing as the accesses were. So a thread that goes through a ring that another CPU has used waits for the
-//! first lines only.
+//! After three accesses at equal distances a core requests the next lines ([`Line::ahead`](crate::machine::Line::ahead)), for
+//! reading or for writing as the accesses were. So a thread waits only for the first lines of a ring that another CPU has used.
 //!
-//! A real prefetcher knows addresses, and may fetch a line of something else that lies behind the array. Where things lie
-//! differs from run to run. So only arrays are fetched ahead that the data plane announces ([`Arch::array`]), up to their ends.
+//! A real prefetcher also fetches lines behind the array's end. What lies there differs from run to run. So the simulated one
+//! fetches only arrays that the data plane announces ([`Arch::array`]), and stops at their ends.
 //!
 //! [`Arch::array`]: txq_core::arch::Arch::array
 

@@ -97,9 +97,9 @@ pub struct DeviceInfo {
     /// Whether its driver takes packets without their TCP or UDP checksum ([`Packet::is_checksum_partial`]) and computes it, or
     /// has the hardware compute it. For any other device [`Sender::fill_checksum`](crate::Sender::fill_checksum) computes it.
     pub checksum: bool,
-    /// Whether a flow must keep its txq for ever, because the txq can be told from outside, as by the source port of a socket. The
-    /// device then has no map from CPUs to txqs unless one is given ([`Builder::xps`](crate::netdev::Builder::xps)), so the hash
-    /// of a flow chooses its txq.
+    /// Whether a flow must always use the same txq, because its peer sees which txq sent a packet: for example by the source port,
+    /// if each txq is a socket. The hash of the flow then chooses the txq, unless the program sets a map from CPUs to txqs
+    /// ([`Builder::xps`](crate::netdev::Builder::xps)).
     pub by_flow: bool,
 }
 
@@ -135,7 +135,7 @@ impl DeviceInfo {
         Self { checksum, ..self }
     }
 
-    /// Sets whether a flow must keep its txq.
+    /// Sets whether a flow must always use the same txq.
     pub fn by_flow(self, by_flow: bool) -> Self {
         Self { by_flow, ..self }
     }

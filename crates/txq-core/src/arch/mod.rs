@@ -129,8 +129,8 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// of the smaller object counts. Call it once for an object, at its final address, and never on the transmit path.
     #[inline(always)]
     fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
-    /// Announces that threads go through an array in the order of its elements, so that a core's prefetcher fetches the next ones
-    /// ahead. Only a simulator implements it. Call it once for an array, at its final address, and never on the transmit path.
+    /// Announces an array that threads access in the order of its elements. Only a simulator implements it, and prefetches the
+    /// array's lines. Call it once for an array that begins a line, at its final address, and never on the transmit path.
     #[inline(always)]
     fn array<T>(_at: &[T]) {}
 }

@@ -244,7 +244,7 @@ fn who_is_never_idle_moves_after_the_interval() {
     }
 }
 
-/// A choice as old as the interval ends at the first look that finds another one right, however short a time that has been so.
+/// A sender whose choice is as old as the interval makes another one as soon as CPU or map change.
 #[test]
 fn an_old_choice_ends_at_once() {
     let wires = Wires::new(2, Some(1024));
@@ -262,7 +262,7 @@ fn an_old_choice_ends_at_once() {
     assert_conserved(&dev);
 }
 
-/// A sender that one thread makes and another one uses sends through the txq of the other one's CPU from its first packet on.
+/// A thread that uses a sender of another thread sends its first packet through the txq of its own CPU.
 #[test]
 fn the_thread_that_sends_chooses() {
     let cpus = sched_getaffinity(None).unwrap();
@@ -297,7 +297,13 @@ fn the_thread_that_sends_chooses() {
 /// A device that is started has a map, unless its program or its driver does without one.
 #[test]
 fn a_started_device_has_a_map() {
-    let auto = Topology::read("/sys").ok().map(|topology| XpsMap::auto(&topology, 4).unwrap());
+    // The map of the CPUs that this program may use, which are all on most machines.
+    let allowed = sched_getaffinity(None).unwrap();
+    let all = |topology: &Topology| topology.online().iter().all(|cpu| allowed.is_set(cpu));
+    let Some(topology) = Topology::read("/sys").ok().filter(all) else {
+        return eprintln!("SKIP: not all CPUs");
+    };
+    let auto = Some(XpsMap::auto(&topology, 4).unwrap());
     let map = |builder: Builder| builder.start().unwrap().with_xps(|map| map.cloned());
     let start = || builder(&Wires::new(4, None));
     assert_eq!(map(start()), auto);
