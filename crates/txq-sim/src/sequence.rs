@@ -41,7 +41,7 @@ pub(crate) fn take() -> Vec<Range<u64>> {
 
 /// A core's way through an array.
 #[derive(Debug, Clone, Default)]
-struct Way {
+pub(crate) struct Way {
     last: u64,
     /// The distance of the last two lines; 0 if it is none that is followed.
     step: u64,
@@ -92,41 +92,54 @@ impl Sequences {
         self.arrays.partition_point(|(keys, _)| keys.end <= key)
     }
 
-    /// Notes an access. Returns when the line arrives if it was fetched ahead, and the lines to request now; `None` for a line of
-    /// no array.
-    pub(crate) fn follow(&mut self, key: u64, cpu: u32) -> Option<(Option<Picos>, StepBy<Range<u64>>)> {
-        let at = self.place(key);
-        let (keys, ways) = self.arrays.get_mut(at).filter(|(keys, _)| keys.contains(&key))?;
+    /// Notes that a CPU accesses a line. Returns its way through the array, and the lines to request now; `None` for a line of no
+    /// array.
+    #[inline]
+    pub(crate) fn follow(&mut self, key: u64, cpu: u32) -> Option<(&mut Way, StepBy<Range<u64>>)> {
+        if !self.all.contains(&key) {
+            return None;
+        }
+        let place = self.place(key);
+        let (keys, ways) = self.arrays.get_mut(place).filter(|(keys, _)| keys.contains(&key))?;
         let way = &mut ways[cpu as usize];
-        let found = way.flight.iter().position(|(line, _)| *line == key);
-        let arrival = found.and_then(|at| way.flight.remove(at)).map(|(_, at)| at);
+        let lines = way.follow(key, self.ahead, keys.end);
+        Some((way, lines))
+    }
+}
+
+impl Way {
+    /// Notes an access to a line. Returns the lines to request: `ahead` lines at most, all before `end`.
+    fn follow(&mut self, key: u64, ahead: u64, end: u64) -> StepBy<Range<u64>> {
         let none = (0..0).step_by(1);
-        if key == way.last {
-            return Some((arrival, none));
+        if key == self.last {
+            return none;
         }
-        let step = key.wrapping_sub(way.last);
-        let goes_on = step == way.step;
-        way.last = key;
+        let step = key.wrapping_sub(self.last);
+        let goes_on = step == self.step;
+        self.last = key;
         if !goes_on {
-            (way.step, way.next) = (if step <= FAR { step } else { 0 }, key.saturating_add(step));
-            way.flight.clear();
-            return Some((arrival, none));
+            (self.step, self.next) = (if step <= FAR { step } else { 0 }, key.saturating_add(step));
+            self.flight.retain(|(line, _)| *line == key);
+            return none;
         }
-        let from = way.next.max(key + step);
-        let to = (key + step * self.ahead + 1).min(keys.end);
+        let from = self.next.max(key + step);
+        let to = (key + step * ahead + 1).min(end);
         if from >= to {
-            return Some((arrival, none));
+            return none;
         }
-        way.next = from + (to - from).div_ceil(step) * step;
-        Some((arrival, (from..to).step_by(step as usize)))
+        self.next = from + (to - from).div_ceil(step) * step;
+        (from..to).step_by(step as usize)
     }
 
-    /// Notes that a CPU has requested a line of an array, which arrives at `at`.
-    pub(crate) fn requested(&mut self, key: u64, cpu: u32, at: Picos) {
-        let array = self.place(key);
-        if let Some((_, ways)) = self.arrays.get_mut(array) {
-            ways[cpu as usize].flight.push_back((key, at));
-        }
+    /// Returns when a line arrives that was requested ahead, once.
+    pub(crate) fn arrival(&mut self, key: u64) -> Option<Picos> {
+        let at = self.flight.iter().position(|(line, _)| *line == key)?;
+        self.flight.remove(at).map(|(_, at)| at)
+    }
+
+    /// Notes that a line has been requested, which arrives at `at`.
+    pub(crate) fn requested(&mut self, key: u64, at: Picos) {
+        self.flight.push_back((key, at));
     }
 }
 
@@ -187,9 +200,10 @@ mod tests {
     fn a_line_that_was_fetched_arrives_once() {
         let mut s = one(1, 2);
         (100..103).for_each(|key| _ = lines(&mut s, key, 0));
-        s.requested(103, 0, 7000);
-        s.requested(104, 0, 8000);
-        let arrival = |s: &mut Sequences, key| s.follow(key, 0).and_then(|(at, _)| at);
+        let (way, _) = s.follow(102, 0).expect("an array");
+        way.requested(103, 7000);
+        way.requested(104, 8000);
+        let arrival = |s: &mut Sequences, key| s.follow(key, 0).and_then(|(way, _)| way.arrival(key));
         assert_eq!(
             (arrival(&mut s, 103), arrival(&mut s, 103), arrival(&mut s, 104)),
             (Some(7000), None, Some(8000))

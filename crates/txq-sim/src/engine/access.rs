@@ -49,25 +49,25 @@ impl Engine {
     #[inline]
     fn ask(&mut self, key: u64, line: u32, kind: Kind, waits: bool) -> Answer {
         self.lines.touch(line);
-        let mut answer = self.lines.access(line, self.cpu, self.now, kind);
-        if self.sequences.covers(key) {
-            answer = self.fetch_ahead(key, kind, answer);
-        }
+        let answer = self.lines.access(line, self.cpu, self.now, kind);
+        let answer = self.fetch_ahead(key, kind, answer);
         if self.watch.is_some() {
             self.watch_access(key, line, answer, waits);
         }
         answer
     }
 
-    /// Requests the lines behind the line of `key` if the CPU goes through an array. Returns the cost of the access to this line,
-    /// which may have been requested before and be on its way.
+    /// Requests the next lines of an array if the CPU accesses it in order. Returns the cost of the access to the line of `key`,
+    /// which may be on its way since an earlier request.
+    #[inline]
     fn fetch_ahead(&mut self, key: u64, kind: Kind, answer: Answer) -> Answer {
-        let Some((arrival, keys)) = self.sequences.follow(key, self.cpu) else { return answer };
+        let Some((way, next)) = self.sequences.follow(key, self.cpu) else { return answer };
+        let arrival = way.arrival(key);
         let kind = if kind == Kind::Load { Kind::Load } else { Kind::Write };
-        for key in keys {
+        for key in next {
             let line = self.lines.find(key);
             if let Answer::Miss(at) = self.lines.access(line, self.cpu, self.now, kind) {
-                self.sequences.requested(key, self.cpu, at);
+                way.requested(key, at);
             }
         }
         match (answer, arrival.filter(|at| *at > self.now)) {
