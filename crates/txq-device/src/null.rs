@@ -112,6 +112,8 @@ impl<A: Arch> Driver<A> for Null {
 /// A packet on the ring, and when it completes.
 type Slot<A> = (Packet<A>, Nanos);
 
+/// On one line: each packet writes it.
+#[repr(align(64))]
 struct Tx<A: Arch = Native> {
     ring: Producer<A, Slot<A>>,
     rate: Option<u64>,

@@ -137,7 +137,9 @@ impl BqlState {
     }
 }
 
-/// The words of the transmitter, written under the tx lock or by the owner of the only queue of the txq.
+/// The words of the transmitter, written under the tx lock or by the owner of the only queue of the txq. The fields lie in
+/// this order: the history is not touched without stall detection.
+#[repr(C)]
 pub(crate) struct Producer<A: Arch> {
     /// Bytes given to the driver, wrapping (lower 32 bits), and the bytes of the last packet (upper 32 bits). Written by the
     /// transmitter, read by the completer. Relaxed: the completer gets the packets through the device, which orders their
@@ -150,6 +152,9 @@ pub(crate) struct Producer<A: Arch> {
 }
 
 impl<A: Arch> Producer<A> {
+    /// The bytes at the beginning of this that each packet reads or writes.
+    pub(crate) const WRITTEN: usize = std::mem::offset_of!(Self, history);
+
     pub(crate) fn new() -> Self {
         Self { queued: A::AtomicU64::new(0), stall_thrs: A::AtomicU32::new(0), history: History::new() }
     }
@@ -213,6 +218,9 @@ impl<A: Arch> Drop for Counted<'_, A> {
 
 /// The state of the completer, which writes it under the completion lock. The same holds for `adj_limit`, the word that
 /// tells the transmitter how far it may go.
+///
+/// The fields lie in this order, and the probe's: each completion writes the first lines.
+#[repr(C)]
 pub(crate) struct Consumer {
     dql: Dql,
     probe: Probe,

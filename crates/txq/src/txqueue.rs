@@ -93,23 +93,32 @@ pub(crate) struct TxQueue<A: Arch> {
     pub(crate) tx: CachePadded<SpinLock<A, TxSide<A>>>,
     pub(crate) done: CachePadded<SpinLock<A, DoneSide<A>>>,
     pub(crate) border: Box<Border<A>>,
-    /// Written by the transmitter alone, read by all.
-    pub(crate) counters: CachePadded<Counters<A>>,
     /// The watchdog's state, used by the worker that reaps.
     pub(crate) watched: SpinLock<A, Watched>,
     pub(crate) deferred: CachePadded<Deferred<A>>,
 }
 
-/// Counts the packets and bytes that the device has kept. Written by the owner of the transmitting half.
+/// Counts what the driver was given. Written by the owner of the transmitting half.
+///
+/// The fields lie in this order: all that a packet writes is on the first line.
+#[repr(C)]
 pub(crate) struct Issued<A: Arch> {
-    /// Packets, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the writer and the worker's
-    /// watch).
+    /// Packets that the device has kept, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the
+    /// writer and the worker's watch).
     pub(crate) packets: A::AtomicU32,
-    pub(crate) bytes: bql::Producer<A>,
     /// The count of packets at which a sender reaps again (`reap_or_leave`). Written and read by the transmitter. Relaxed: no
     /// other data depends on it.
     pub(crate) reap_at: A::AtomicU32,
+    pub(crate) counters: Counters<A>,
+    pub(crate) bytes: bql::Producer<A>,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use txq_core::arch::Native;
+    let bytes = std::mem::offset_of!(Issued<Native>, bytes);
+    assert!(bytes + bql::Producer::<Native>::WRITTEN <= 64, "a packet writes one line");
+};
 
 /// Counts the packets and bytes that the device has given back. Written by the owner of the completing half.
 pub(crate) struct Completed<A: Arch> {
@@ -151,13 +160,16 @@ pub(crate) struct TxSide<A: Arch> {
 }
 
 /// The completing half, guarded by the completion lock, or by the seat if completions are inline.
+///
+/// The fields lie in this order: those that each reap writes are together.
+#[repr(C)]
 pub(crate) struct DoneSide<A: Arch> {
     pub(crate) driver: Box<dyn Complete<A>>,
-    pub(crate) to_completion: Latency,
-    /// `None` if the txq has no byte queue limit.
-    pub(crate) bql: Option<bql::Consumer>,
     /// Reaps in a row by the queue's owner that left no packet in the device (`transfer/defer.rs`).
     pub(crate) prompt: u32,
+    /// `None` if the txq has no byte queue limit.
+    pub(crate) bql: Option<bql::Consumer>,
+    pub(crate) to_completion: Latency,
 }
 
 /// Returns which threads beside the worker may reap, by the builder's setting and the driver's permission.
@@ -175,7 +187,7 @@ impl<A: Arch> TxQueue<A> {
         let inline = reapers(setup.inline, queue.done.inline());
         let config = setup.bql.filter(|_| queue.ring.is_some() && queue.done.bql());
         let [packets, reap_at] = [(); 2].map(|()| A::AtomicU32::new(0));
-        let issued = Issued { packets, bytes: bql::Producer::new(), reap_at };
+        let issued = Issued { packets, reap_at, counters: Counters::new(), bytes: bql::Producer::new() };
         let completed = Completed { packets: A::AtomicU32::new(0), adj_limit: A::AtomicU32::new(0) };
         A::name(&*queue.tx, "driver: ring");
         A::name(&*queue.done, "driver: completions");
@@ -189,7 +201,7 @@ impl<A: Arch> TxQueue<A> {
             given: 0,
             unsure: 0,
         };
-        let done = DoneSide { driver: queue.done, to_completion: Latency::new(), bql, prompt: 0 };
+        let done = DoneSide { driver: queue.done, prompt: 0, bql, to_completion: Latency::new() };
         Self {
             index,
             ring: A::AtomicU32::new(ring),
@@ -205,7 +217,6 @@ impl<A: Arch> TxQueue<A> {
             tx: CachePadded::new(SpinLock::new(tx)),
             done: CachePadded::new(SpinLock::new(done)),
             border: Box::new(Border::new()),
-            counters: CachePadded::new(Counters::new()),
             watched: SpinLock::new(Watched::default()),
             deferred: CachePadded::new(Deferred::new()),
         }
@@ -215,9 +226,8 @@ impl<A: Arch> TxQueue<A> {
     pub(crate) fn name_lines(&self) {
         A::name(self, "txq: ring and who reaps");
         A::name(&self.state, "txq: whether it is stopped");
-        A::name(&self.issued, "BQL: what was issued");
+        A::name(&self.issued, "BQL and driver: what was issued");
         A::name(&self.completed, "BQL: what has completed");
-        A::name(&self.counters, "driver: counters");
         A::name(&self.deferred, "txq: completions left to later calls");
         self.tx.name_lines("tx lock", "driver: counters");
         self.done.name_lines("completion lock", "driver: counters");
@@ -307,7 +317,7 @@ impl<A: Arch> TxQueue<A> {
     pub(crate) fn counters(&self) -> TxCounters {
         let tx_timeout = self.watched.with(|held| held.data().tx_timeout);
         let (driver_bugs, invented) = self.border.counts();
-        TxCounters { tx_timeout, driver_bugs, invented, ..self.counters.get() }
+        TxCounters { tx_timeout, driver_bugs, invented, ..self.issued.counters.get() }
     }
 
     /// Whether bytes are limited.

@@ -66,10 +66,11 @@ struct Trial {
 
 /// The state of the probe, on the completing side.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub(super) struct Probe {
-    window: Window,
     /// The time of the last completion; 0 before the first.
     last: Nanos,
+    window: Window,
     trial: Option<Trial>,
     /// The shortest time from queue to completion since the floor was dropped, in nanoseconds.
     round: Nanos,
@@ -97,8 +98,8 @@ struct Gained {
 impl Probe {
     pub(super) fn new() -> Self {
         Self {
-            window: Window::default(),
             last: 0,
+            window: Window::default(),
             trial: None,
             round: Nanos::MAX,
             next: 0,

@@ -18,7 +18,14 @@ use crate::datapath::pace::Pace;
 use crate::datapath::permit::Permit;
 
 /// A queue's state: the qdisc, the packets around it and the counters. Plain data with one owner.
+///
+/// The fields lie in this order: a packet that bypasses the qdisc writes the first line only, so one line of the core moves
+/// between the CPUs of senders that take turns.
+#[repr(C, align(64))]
 pub(crate) struct Core<A: Arch> {
+    /// Packets that may bypass the qdisc without further checks.
+    pub(crate) permit: Permit,
+    pub(crate) counters: CoreCounters,
     /// `None` for noqueue.
     pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
     /// Packets dequeued and not sent: refused by the driver (`gso_skb`), or for another txq than the batch (`skb_bad_txq`).
@@ -33,7 +40,6 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) gate: Gate,
     /// Number of purges. A batch that was in the driver during a purge is not requeued when the driver returns it.
     pub(crate) purges: u32,
-    pub(crate) counters: CoreCounters,
     /// The owners' record; `None` until recording is first switched on.
     pub(crate) record: Option<Box<OwnerRecord>>,
     /// Packets that senders dropped in the qdisc's name (`enqueue/refused.rs`).
@@ -42,8 +48,6 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) requeues_before: u64,
     /// Backlogs at which the queue counts as full and as having room again (`datapath/marks.rs`).
     pub(crate) marks: Marks,
-    /// Packets that may bypass the qdisc without further checks.
-    pub(crate) permit: Permit,
     /// What enqueueing costs, for an owner that enqueues ahead of the driver (`run/ahead.rs`).
     pub(crate) pace: Pace,
     /// How late packets leave that the qdisc holds back for a time.
@@ -53,12 +57,13 @@ pub(crate) struct Core<A: Arch> {
 /// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds
 /// `taken + created = sent + drops + in_driver + held`.
 #[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
 pub(crate) struct CoreCounters {
     pub(crate) taken: u64,
-    /// Copies that a qdisc asked for, also those that there was no memory for: they count as dropped, too.
-    pub(crate) created: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
+    /// Copies that a qdisc asked for, also those that there was no memory for: they count as dropped, too.
+    pub(crate) created: u64,
     pub(crate) drops: DropCounts,
     pub(crate) requeues: u64,
     /// Queues with packets in them that an owner left to another thread.
@@ -68,6 +73,13 @@ pub(crate) struct CoreCounters {
     /// Queued here.
     pub(crate) held: u64,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use txq_core::arch::Native;
+    let counters = mem::offset_of!(Core<Native>, counters);
+    assert!(counters + mem::offset_of!(CoreCounters, created) <= 64, "a bypass writes one line");
+};
 
 impl<A: Arch> Core<A> {
     pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate) -> Self {

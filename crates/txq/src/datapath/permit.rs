@@ -6,12 +6,16 @@
 //! anything else, for as many packets as the device may keep until the owner reaps. A turn and a visit end the permit
 //! ([`Core::end_permit`]).
 //!
-//! The qdisc counts the packets that bypassed it when the permit ends: nothing reads its counters before.
+//! A part of these conditions holds for any sender: while the core is not accessed for anything else, the qdisc stays empty,
+//! and a single packet bypasses it as the last one of its priority did. So the qdisc is asked once ([`Permit::passes`]).
+//!
+//! The qdisc counts the packets that bypassed it when the permit ends: nothing reads its counters before. Until then the
+//! counts stay on the core's own line, and none of the qdisc's moves to the CPU of the next sender.
 
 use std::mem;
 
 use txq_core::arch::Arch;
-use txq_core::packet::PacketList;
+use txq_core::packet::{Packet, PacketList};
 
 use crate::datapath::Core;
 use crate::datapath::Ctx;
@@ -19,9 +23,11 @@ use crate::datapath::Ctx;
 /// Plain data of the core's owner.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
-    /// Packets that may still bypass the qdisc.
+    /// Whether the empty qdisc lets single packets of the priority by.
+    open: bool,
+    /// Packets that may still bypass the qdisc without further checks.
     left: u32,
-    /// Their priority.
+    /// Their priority, and that of the packets that have passed.
     priority: u32,
     /// Their sender ([`Cache::id`](txq_core::pool::Cache::id)).
     sender: usize,
@@ -43,15 +49,42 @@ impl Permit {
             && !batch.stamped();
         if covers {
             self.left -= 1;
-            self.passed = (self.passed.0 + batch.segs(), self.passed.1 + batch.bytes());
+            self.count(batch);
         }
         covers
+    }
+
+    /// Returns whether the qdisc need not be asked, because it has let a packet like the only one of `batch` by and is still
+    /// empty; if so, counts the packet.
+    #[inline]
+    fn passes<A: Arch>(&mut self, batch: &PacketList<A>) -> bool {
+        let single = batch.front().filter(|_| self.open && batch.len() == 1);
+        let passes = single.is_some_and(|packet| packet.priority() == self.priority);
+        if passes {
+            self.count(batch);
+        }
+        passes
+    }
+
+    #[inline]
+    fn count<A: Arch>(&mut self, batch: &PacketList<A>) {
+        self.passed = (self.passed.0 + batch.segs(), self.passed.1 + batch.bytes());
     }
 
     /// Clears the permit; keeps the count of packets that have bypassed the qdisc.
     #[inline]
     pub(crate) fn withdraw(&mut self) {
-        self.left = 0;
+        self.open = false;
+        self.check_again();
+    }
+
+    /// Makes the next packet fulfil all conditions but those of the qdisc.
+    #[inline]
+    pub(crate) fn check_again(&mut self) {
+        // Written only if it changes: most txqs grant no permit.
+        if self.left > 0 {
+            self.left = 0;
+        }
     }
 }
 
@@ -62,9 +95,29 @@ impl<A: Arch> Core<A> {
         self.permit.left > 0
     }
 
-    /// Permits `packets` more single packets of the caller with `priority`; one such packet has just bypassed the qdisc.
+    /// Returns whether `batch` may bypass the qdisc, as far as the qdisc is concerned; if so, the batch is counted as sent by
+    /// it.
+    #[inline]
+    pub(crate) fn qdisc_lets_by(&mut self, batch: &PacketList<A>) -> bool {
+        self.permit.passes(batch) || self.ask_qdisc(batch)
+    }
+
+    #[inline(never)]
+    fn ask_qdisc(&mut self, batch: &PacketList<A>) -> bool {
+        self.end_permit();
+        let Some(qdisc) = &mut self.qdisc else { return false };
+        let passes = qdisc.bypass(batch);
+        if passes && batch.len() == 1 && qdisc.can_bypass() {
+            self.permit.open = true;
+            self.permit.priority = batch.front().map_or(0, Packet::priority);
+        }
+        passes
+    }
+
+    /// Permits `packets` more single packets of the caller with `priority`; one such packet has just bypassed the qdisc, or
+    /// there is none.
     pub(crate) fn grant_permit(&mut self, packets: u32, priority: u32, cx: &Ctx<'_, A>) {
-        if packets > 0 && self.qdisc.as_ref().is_none_or(|qdisc| qdisc.can_bypass()) {
+        if packets > 0 && (self.permit.open || self.qdisc.is_none()) {
             (self.permit.left, self.permit.priority) = (packets, priority);
             self.permit.sender = cx.cache.id();
         }
@@ -74,7 +127,7 @@ impl<A: Arch> Core<A> {
     /// first.
     #[inline]
     pub(crate) fn end_permit(&mut self) {
-        self.permit.left = 0;
+        self.permit.withdraw();
         if self.permit.passed.0 > 0 {
             self.count_passed();
         }

@@ -49,7 +49,12 @@ pub(crate) fn bypass<A: Arch>(
             core.counters.sent_bytes += sent.bytes;
             if batch.is_empty() { Bypass::Done } else { refused(core, root, txq, batch, &sent, cx) }
         }
-        _ => look(core, root, batch, cx),
+        txq => {
+            if let Some(txq) = txq {
+                cx.dev.txqs[usize::from(txq)].fetch_to_write(root.index);
+            }
+            look(core, root, batch, cx)
+        }
     }
 }
 
@@ -61,14 +66,14 @@ fn look<A: Arch>(
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
-    core.end_permit();
+    core.permit.check_again();
     let blocked =
         core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
     // A qdisc that measures how long its packets wait must see the sampled ones.
     let blocked = blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced();
     let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
     let txq = &cx.dev.txqs[usize::from(txq)];
-    if !txq.takes_all(root.index, batch) || !core.qdisc.as_mut().is_some_and(|qdisc| qdisc.bypass(batch)) {
+    if !txq.takes_all(root.index, batch) || !core.qdisc_lets_by(batch) {
         return Bypass::No;
     }
     let n = batch.len() as u64;

@@ -179,11 +179,11 @@ impl<A: Arch> TxQueue<A> {
         }
         let sent = (taken - ended.dropped.len()) as u64;
         let sent_bytes = sent_bytes(bytes, left, &ended.dropped);
-        self.counters.add(sent, sent_bytes, ended.dropped.len() as u64);
+        self.issued.counters.add(sent, sent_bytes, ended.dropped.len() as u64);
         let full = self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0);
         let stop = if full { DRV_XOFF } else { 0 } | if self.avail() < 0 { STACK_XOFF } else { 0 };
         if stop != 0 {
-            self.counters.add_stop();
+            self.issued.counters.add_stop();
             self.stop(root, stop);
             if self.bql && self.stopped() && self.in_flight() == 0 {
                 // No completion will wake the txq: bytes are missing.
@@ -224,7 +224,7 @@ impl<A: Arch> TxQueue<A> {
         std::mem::swap(whole.0, &mut whole.1);
         whole.1.move_front(room, whole.0);
         let sent = if room == 0 {
-            self.counters.add_stop();
+            self.issued.counters.add_stop();
             self.stop(root, DRV_XOFF);
             Transmitted { packets: 0, bytes: 0, retry: None }
         } else {
@@ -256,7 +256,9 @@ impl<A: Arch> TxSide<A> {
 
     /// Notes the sampled packets of a batch before the driver call, which may free them.
     fn note_stamps(&mut self, batch: &PacketList<A>) {
-        self.stamps.clear();
+        if !self.stamps.is_empty() {
+            self.stamps.clear();
+        }
         if batch.stamped() {
             let stamped = batch.iter().enumerate().filter(|(_, p)| p.stamp() != 0);
             self.stamps.extend(stamped.map(|(i, p)| (i, p.stamp())));

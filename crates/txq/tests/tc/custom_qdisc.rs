@@ -1,5 +1,8 @@
 //! A program's own qdisc, given to the device as an object.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use crate::device::Wires;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -47,6 +50,80 @@ impl Qdisc for Lifo {
     fn stats(&self) -> QdiscStats {
         QdiscStats { qlen: self.stack.len() as u64, ..self.stats }
     }
+}
+
+/// A queue that lets single packets by, and counts how often it was asked.
+struct Open {
+    asked: Arc<AtomicU32>,
+    stats: QdiscStats,
+}
+
+impl Qdisc for Open {
+    fn kind(&self) -> &'static str {
+        "open"
+    }
+
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Verdict {
+        cx.drop(packet, DropReason::QdiscDrop);
+        Verdict::Drop
+    }
+
+    fn dequeue_batch(&mut self, _: Budget, _: &mut PacketList, _: &mut Cx<'_>) {}
+
+    fn reset(&mut self, _: &mut Cx<'_>) {}
+
+    fn qlen(&self) -> usize {
+        0
+    }
+
+    fn stats(&self) -> QdiscStats {
+        self.stats
+    }
+
+    fn can_bypass(&self) -> bool {
+        true
+    }
+
+    fn bypassed(&mut self, packets: u64, bytes: u64) {
+        self.stats.packets += packets;
+        self.stats.bytes += bytes;
+    }
+
+    fn bypass(&mut self, batch: &PacketList) -> bool {
+        self.asked.fetch_add(1, Relaxed);
+        self.bypassed(batch.segs(), batch.bytes());
+        true
+    }
+}
+
+/// While only packets of one priority bypass the qdisc, it is asked once, and it counts them when its counters are read.
+#[test]
+fn a_qdisc_that_lets_packets_by_is_asked_once() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let qdisc = Open { asked: asked.clone(), stats: QdiscStats::default() };
+    let dev =
+        NetDev::builder(Wires::new(1, Some(64))).custom_qdisc(qdisc).bql(None).build().expect("a device");
+    let mut sender = dev.sender("test");
+    let mut send = |n, priority| {
+        for _ in 0..n {
+            let mut packet = sender.alloc(100).expect("a buffer");
+            packet.set_priority(priority);
+            let _verdict = sender.xmit(packet);
+        }
+    };
+    // Until an owner has found the queue to itself, packets are enqueued.
+    send(1, 0);
+    let (before, dropped) = (asked.load(Relaxed), dev.stats().dropped.total());
+    send(5, 0);
+    assert_eq!(asked.load(Relaxed) - before, 1);
+    send(5, 7);
+    assert_eq!(asked.load(Relaxed) - before, 2, "of another priority");
+    let counted = || dev.qdiscs(Style::default())[0].stats.packets;
+    assert_eq!(counted(), 11 - dropped);
+    send(5, 7);
+    assert_eq!(asked.load(Relaxed) - before, 3, "after another access to the queue");
+    assert_eq!(counted(), 16 - dropped);
+    assert_eq!(dev.audit().expect("sums that add up").sent, 16 - dropped);
 }
 
 #[test]
