@@ -10,12 +10,14 @@ use txq_sched::qdisc::{Budget, Qdisc};
 
 use crate::datapath::{Core, Ctx, Datapath, Root};
 use crate::run::unwind::{Back, InQdisc};
-use crate::run::{Driven, Going};
+use crate::run::{Driven, Going, QUOTA};
 use crate::trace::EventKind;
 use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
 const BULK_SHARED: usize = 8;
+/// The most times in a row that an owner leaves a stopped txq without a poll.
+const LEFT: u32 = 16;
 /// Packets that such a qdisc dequeues together.
 const LOOK_AHEAD: usize = 2 * BULK_SHARED;
 
@@ -83,7 +85,7 @@ impl<A: Arch> Core<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
-        if txq.stopped() && !txq.reopen(root, cx) {
+        if txq.stopped() && (self.leaves_stopped(txq) || !txq.reopen(root, cx)) {
             return None;
         }
         let budget = txq.budget(quota);
@@ -93,6 +95,17 @@ impl<A: Arch> Core<A> {
             self.requeued.move_within(budget.packets, budget.bytes, batch);
         }
         (!batch.is_empty()).then_some(txq.index)
+    }
+
+    /// Returns whether the owner leaves a stopped txq stopped this time, without a poll. Behind a long queue each packet that
+    /// arrives finds the txq stopped. A poll at each would take one completion and send one packet; a poll for some costs as
+    /// much. The owner leaves the txq fewer times than the device has packets, so that it does not run dry. If no more packets
+    /// arrive, the worker polls ([`TxQueue::is_tended`]).
+    fn leaves_stopped(&mut self, txq: &TxQueue<A>) -> bool {
+        let most = txq.in_flight().div_euclid(4).min(LEFT);
+        let leaves = self.left_stopped < most && self.qlen() >= QUOTA;
+        self.left_stopped = if leaves { self.left_stopped + 1 } else { 0 };
+        leaves
     }
 
     /// As [`dequeue`](Core::dequeue), where packets go to several txqs. A batch is those of the next [`LOOK_AHEAD`] packets

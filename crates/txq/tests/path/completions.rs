@@ -146,6 +146,33 @@ fn an_owner_that_finds_its_txq_stopped_reaps() {
     }
 }
 
+/// Behind a long queue a poll for each packet that arrives would take one completion and send one packet. The owner polls once
+/// for some, and for each packet again once the queue is short.
+#[test]
+fn an_owner_leaves_a_long_queue_and_its_stopped_txq_for_some_packets() {
+    let wires = Wires::new(1, Some(64));
+    let dev = builder(&wires).build().unwrap();
+    let mut sender = dev.sender("s");
+    let mut sent_after = |complete, packets| {
+        wires.at(0).complete(complete);
+        send(&mut sender, packets, false);
+        wires.at(0).sent().len()
+    };
+    assert_eq!(sent_after(0, 64), 64);
+    assert_eq!(sent_after(0, 62), 64);
+    assert_eq!(sent_after(16, 1), 80, "63 packets wait: the owner polls");
+    assert_eq!(sent_after(16, 17), 80, "64 packets wait: 16 times it does not");
+    assert!((1..16).all(|_| sent_after(1, 1) == 80));
+    assert_eq!(sent_after(1, 1), 112, "then it takes all completions together");
+    // No further packet arrives: the worker polls.
+    let mut worker = dev.worker(0);
+    while !dev.is_idle() {
+        wires.at(0).complete(64);
+        worker.poll();
+    }
+    assert_conserved(&dev);
+}
+
 #[test]
 fn an_affinity_names_a_worker_for_each_txq() {
     let error = |affinity: &[usize]| {
