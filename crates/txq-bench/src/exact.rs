@@ -23,7 +23,6 @@ use txq_device::Null;
 
 use super::case::{Case, Key, Row, Sample};
 use super::lab::{Lab, cpu_time};
-use super::meter::{Counted, Counter};
 use super::rig::{hold, join};
 
 /// The name of its rows.
@@ -126,11 +125,8 @@ impl Shaper {
 
     /// Measures two threads on this machine.
     fn here(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
-        let device = Counted::new(Null::new(THREADS as u16));
-        let counters = device.counters();
-        let sent = || counters.iter().map(Counter::get).sum::<u64>();
         let pool = PoolConfig { buffers: 8192, room: 1536, ..PoolConfig::default() };
-        let builder = NetDev::builder(device).qdisc(&self.qdisc()).pool_config(pool);
+        let builder = NetDev::builder(Null::new(THREADS as u16)).qdisc(&self.qdisc()).pool_config(pool);
         let mut dev = builder.workers(THREADS as usize).start()?;
         self.classes().iter().try_for_each(|class| dev.add_class(class))?;
         let stop = Stop::default();
@@ -142,9 +138,9 @@ impl Shaper {
             let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
             // The first burst is not part of the rate.
             lab.sleep(time / 4 + Duration::from_secs(1) / DEPTH as u32);
-            let (start, cpu, before) = (Instant::now(), cpu_time(), sent());
+            let (start, cpu, before) = (Instant::now(), cpu_time(), dev.tx_packets());
             lab.sleep(time);
-            let (wall, cpu, packets) = (start.elapsed(), cpu_time() - cpu, sent() - before);
+            let (wall, cpu, packets) = (start.elapsed(), cpu_time() - cpu, dev.tx_packets() - before);
             stop.ask();
             let waits = threads.into_iter().map(join).collect::<anyhow::Result<Vec<u64>>>()?;
             let sample = self.sample(packets, wall, cpu);

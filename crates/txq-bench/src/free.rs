@@ -45,7 +45,7 @@ pub(super) fn measure(
         });
         lab.sleep(time / 8);
         let before = (cpu_time(), nanos.get());
-        let seen = watch(lab, &[packets], &[], time);
+        let seen = watch(lab, || packets.get(), &[], time);
         let (cpu, nanos) = (cpu_time() - before.0, nanos.get() - before.1);
         stop.ask();
         join(from)?;

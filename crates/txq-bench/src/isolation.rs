@@ -158,7 +158,7 @@ impl Scene {
             lab.sleep((time / 8).min(Duration::from_millis(50)));
             let before = cpu_time();
             measuring.set(true);
-            let seen = watch(lab, &[taken], &calls, time);
+            let seen = watch(lab, || taken.get(), &calls, time);
             measuring.set(false);
             let cpu = cpu_time() - before;
             stop.ask();

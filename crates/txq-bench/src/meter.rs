@@ -1,16 +1,12 @@
-//! Counters of a measurement: packets that leave the driver, and calls of xmit, each on a cache line of its own, and the
-//! watch that samples both.
+//! Counters of a measurement, each on a cache line of its own, and the watch that samples the packets sent and the calls of
+//! xmit.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use histogram::Histogram;
-use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
-use txq::packet::PacketList;
-use txq_device::Null;
 
 use super::lab::Lab;
 
@@ -31,51 +27,6 @@ impl Counter {
 
     pub(super) fn get(&self) -> u64 {
         self.0.load(Relaxed)
-    }
-}
-
-/// The null device, with a count of the packets that its driver has taken. The txq's own counters are under locks that
-/// senders contend for, so reading them would wait for the work being measured.
-pub(super) struct Counted {
-    null: Null,
-    sent: Vec<Counter>,
-}
-
-impl Counted {
-    pub(super) fn new(null: Null) -> Self {
-        let sent = (0..null.txqs).map(|_| Counter::default()).collect();
-        Self { null, sent }
-    }
-
-    /// Returns the counters, one for each txq.
-    pub(super) fn counters(&self) -> Vec<Counter> {
-        self.sent.clone()
-    }
-}
-
-impl Driver for Counted {
-    fn info(&self) -> DeviceInfo {
-        <Null as Driver>::info(&self.null)
-    }
-
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
-        let queue: DriverQueue = self.null.open(txq)?;
-        let tx = Box::new(CountedTx { tx: queue.tx, sent: self.sent[usize::from(txq)].clone() });
-        Ok(DriverQueue { tx, ..queue })
-    }
-}
-
-struct CountedTx {
-    tx: Box<dyn Transmit>,
-    sent: Counter,
-}
-
-impl Transmit for CountedTx {
-    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-        let before = batch.len();
-        let status = self.tx.start_xmit(batch, cx);
-        self.sent.add((before - batch.len()) as u64);
-        status
     }
 }
 
@@ -188,11 +139,10 @@ fn at_once(value: impl Fn() -> u64) -> (u64, Instant) {
     (value(), start)
 }
 
-/// Samples the counters until `time` is over or a signal comes. Events shorter than the time between two looks may be
+/// Samples the number of packets sent, and the calls, until `time` is over or a signal comes. Events shorter than the time between two looks may be
 /// missed; the reported times are lower bounds.
-pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration) -> Seen {
-    let total = || sent.iter().map(Counter::get).sum::<u64>();
-    let (first, start) = at_once(total);
+pub(super) fn watch(lab: &Lab, sent: impl Fn() -> u64, calls: &[Calls], time: Duration) -> Seen {
+    let (first, start) = at_once(&sent);
     let mut count = Same { value: first, since: start };
     let mut inside: Vec<Same> =
         calls.iter().map(|calls| Same { value: calls.0.get(), since: start }).collect();
@@ -200,7 +150,7 @@ pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration
     loop {
         let left = time.saturating_sub(start.elapsed());
         let go_on = lab.sleep(left.min(LOOK)) && left > LOOK;
-        let (packets, now) = at_once(total);
+        let (packets, now) = at_once(&sent);
         seen.stall = seen.stall.max(count.look(packets, now));
         for (same, calls) in inside.iter_mut().zip(calls) {
             let value = calls.0.get();

@@ -26,7 +26,7 @@ use super::aqm::Aqm;
 use super::case::Sample;
 use super::costly::{Cost, Costly};
 use super::lab::{Lab, cpu_time, pin_to};
-use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
+use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
 use super::overload::{Reapers, Root, Target, hash_for};
 use super::work::Work;
@@ -126,8 +126,8 @@ impl Rig {
         Self { txqs: target.txqs, target: Some(target), ..self }
     }
 
-    /// Builds the device and its counters. The caller runs the worker, unless `target` is set.
-    fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
+    /// Builds the device. The caller runs the worker, unless `target` is set.
+    fn device(&self) -> anyhow::Result<NetDev> {
         let null = Null { ring: RING, inline: !self.apart, ..Null::new(self.txqs) };
         let null = match self.target {
             Some(target) => {
@@ -136,13 +136,11 @@ impl Rig {
             }
             None => null,
         };
-        let device = Counted::new(null);
-        let counters = device.counters();
         let (each, all) = if self.open.is_some() { (0, OPEN_POOL) } else { (self.limit, 4096) };
         let buffers = (each + 2 * CACHE_SIZE as u64) * self.threads as u64 + all;
         let room = self.len.next_multiple_of(64).max(256);
         let pool = PoolConfig { buffers: buffers as u32, room, ..PoolConfig::default() };
-        let mut builder = NetDev::builder(device).discipline(self.discipline).pool_config((self.pool)(pool));
+        let mut builder = NetDev::builder(null).discipline(self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
             Queue::Text(text) if self.txqs > 1 && self.root() == Root::Mq => {
                 builder.qdisc("mq").default_qdisc(text)
@@ -157,7 +155,7 @@ impl Rig {
             None => builder.build()?,
         };
         self.classes.iter().try_for_each(|class| dev.add_class(class))?;
-        Ok((dev, counters))
+        Ok(dev)
     }
 
     fn root(&self) -> Root {
@@ -179,7 +177,7 @@ impl Rig {
 
     /// Sends for `time` and returns the figures.
     pub(super) fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
-        let (mut dev, counters) = self.device()?;
+        let mut dev = self.device()?;
         let worker_cpu = self.apart.then(|| lab.last_cpu());
         let stop = Arc::new(Stop::default());
         let worker = match self.target {
@@ -224,7 +222,7 @@ impl Rig {
             let begun: Vec<u64> = calls.iter().map(Calls::begun).collect();
             let (before, offers) = (cpu_time(), all_offered());
             measuring.set(true);
-            let seen = watch(lab, &counters, &calls, time);
+            let seen = watch(lab, || dev.tx_packets(), &calls, time);
             let unequal = unequal(calls.iter().zip(begun).map(|(calls, begun)| calls.begun() - begun));
             let (cpu, offers) = (cpu_time() - before, all_offered() - offers);
             measuring.set(false);

@@ -144,6 +144,13 @@ impl<A: Arch> NetDev<A> {
         DeviceStats { senders: self.shared.senders.rows(), ..self.shared.totals() }
     }
 
+    /// Returns the packets that the drivers of all txqs have taken and not dropped (`tx_packets`), as
+    /// [`TxCounters::packets`](crate::TxCounters::packets) counts them. Unlike [`stats`](NetDev::stats) it waits for no other
+    /// thread: a program may call it as often as it likes beside senders.
+    pub fn tx_packets(&self) -> u64 {
+        self.shared.txqs.iter().map(|txq| txq.issued.counters.get().packets).sum()
+    }
+
     /// Returns the counters, after checking that they add up: no packet is missing or counted twice, and on an idle device
     /// the queues have sent the same packets and bytes as the txqs. Tests call it at their end; a program may call it at any
     /// time.

@@ -163,5 +163,6 @@ pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats 
     // A worker may just look at a queue that is empty.
     assert!(dev.drain(Duration::from_secs(5)), "packets are still on their way: {stats:?}");
     assert_home(dev);
+    assert_eq!(dev.tx_packets(), dev.stats().queues.iter().map(|queue| queue.counters.packets).sum::<u64>());
     stats
 }
