@@ -102,7 +102,7 @@ impl<A: Arch> Core<A> {
     /// much. The owner leaves the txq fewer times than the device has packets, so that it does not run dry. If no more packets
     /// arrive, the worker polls ([`TxQueue::is_tended`]).
     fn leaves_stopped(&mut self, txq: &TxQueue<A>) -> bool {
-        let most = txq.in_flight().div_euclid(4).min(LEFT);
+        let most = if txq.is_polled_by_owners() { (txq.in_flight() / 4).min(LEFT) } else { 0 };
         let leaves = self.left_stopped < most && self.qlen() >= QUOTA;
         self.left_stopped = if leaves { self.left_stopped + 1 } else { 0 };
         leaves

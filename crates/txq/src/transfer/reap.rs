@@ -137,6 +137,11 @@ impl<A: Arch> TxQueue<A> {
         self.in_flight() > 0 || self.stopped()
     }
 
+    /// Whether an owner that finds the txq stopped polls it ([`reopen`](TxQueue::reopen)).
+    pub(crate) fn is_polled_by_owners(&self) -> bool {
+        self.inline.load(Relaxed) != NOBODY
+    }
+
     /// Whether senders may reap the txq, and still send to it: it is open.
     pub(crate) fn is_tended(&self) -> bool {
         self.inline.load(Relaxed) == SENDERS && !self.stopped()
