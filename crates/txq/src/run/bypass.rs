@@ -49,12 +49,7 @@ pub(crate) fn bypass<A: Arch>(
             core.counters.sent_bytes += sent.bytes;
             if batch.is_empty() { Bypass::Done } else { refused(core, root, txq, batch, &sent, cx) }
         }
-        txq => {
-            if let Some(txq) = txq {
-                cx.dev.txqs[usize::from(txq)].fetch_to_write(root.index);
-            }
-            look(core, root, batch, cx)
-        }
+        _ => look(core, root, batch, cx),
     }
 }
 
@@ -73,6 +68,7 @@ fn look<A: Arch>(
     let blocked = blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced();
     let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
     let txq = &cx.dev.txqs[usize::from(txq)];
+    txq.fetch_to_write(root.index);
     if !txq.takes_all(root.index, batch) || !core.qdisc_lets_by(batch) {
         return Bypass::No;
     }

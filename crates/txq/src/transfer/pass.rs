@@ -26,14 +26,14 @@ impl<A: Arch> TxQueue<A> {
         open && bytes && batch.len() as u64 <= u64::from(self.room())
     }
 
-    /// Prefetches the lines that a transmission writes, for the thread that owns the core of `root`. If the last owner ran on
-    /// another CPU, they come at the same time as the core's own line. Otherwise each comes when it is used, and a driver that
-    /// reads the clock waits for all lines before it.
+    /// Prefetches the lines that a transmission writes. The caller owns the core of `root`, and no thread is in the driver for
+    /// it. If the last owner ran on another CPU, the lines come together, and with the core's own. Otherwise each comes when it
+    /// is used, and a driver that reads the clock waits for all lines before it.
     #[inline(always)]
     pub(crate) fn fetch_to_write(&self, root: usize) {
         fetch_to_write(&raw const *self.issued);
         if self.seat.access(root) == Access::Owner {
-            // SAFETY: the caller owns the driver of the root that has the seat.
+            // SAFETY: the root has the seat, and the caller owns its core while no thread is in the driver.
             let driver = self.tx.as_owner(|side| unsafe { &raw const *(*side).driver });
             fetch_to_write(driver.cast::<()>());
         }
