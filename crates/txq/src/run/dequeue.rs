@@ -97,10 +97,10 @@ impl<A: Arch> Core<A> {
         (!batch.is_empty()).then_some(txq.index)
     }
 
-    /// Returns whether the owner leaves a stopped txq stopped this time, without a poll. Behind a long queue each packet that
-    /// arrives finds the txq stopped. A poll at each would take one completion and send one packet; a poll for some costs as
-    /// much. The owner leaves the txq fewer times than the device has packets, so that it does not run dry. If no more packets
-    /// arrive, the worker polls ([`TxQueue::is_tended`]).
+    /// Returns whether the owner skips the poll of a stopped txq this time. While many packets wait, each one that arrives finds
+    /// the txq stopped, and a poll would take one completion and send one packet. A poll for several costs as much. The owner
+    /// skips fewer polls than a quarter of the packets in flight, so the device does not run dry. If no more packets arrive, the
+    /// worker polls ([`TxQueue::is_tended`]).
     fn leaves_stopped(&mut self, txq: &TxQueue<A>) -> bool {
         let most = if txq.is_polled_by_owners() { (txq.in_flight() / 4).min(LEFT) } else { 0 };
         let leaves = self.left_stopped < most && self.qlen() >= QUOTA;

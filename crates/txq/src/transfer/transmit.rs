@@ -256,6 +256,7 @@ impl<A: Arch> TxSide<A> {
 
     /// Notes the sampled packets of a batch before the driver call, which may free them.
     fn note_stamps(&mut self, batch: &PacketList<A>) {
+        // Seldom: no packet writes this line otherwise.
         if !self.stamps.is_empty() {
             self.stamps.clear();
         }
