@@ -175,7 +175,7 @@ impl<A: Arch> Datapath<A> {
         }
     }
 
-    /// Counts a panic that a worker's thread has survived.
+    /// Counts a panic that a worker's thread, or a control call in its place, has survived.
     pub(crate) fn count_worker_death(&self) {
         self.worker_deaths.fetch_add(1, Relaxed);
     }

@@ -36,6 +36,7 @@ mod filter;
 mod graft;
 mod hook;
 mod lifecycle;
+mod rule;
 mod steer;
 mod totals;
 mod trace;

@@ -337,12 +337,16 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
         cx.errand = Errand::Done(cx.dev.txqs[usize::from(txq)].reap_for_worker(root.index, cx));
     }
     while *quota > 0 {
-        if owner.core().gate == Gate::Relay {
-            let going = relay::relay(owner, root, cx);
-            if going != Going::On {
-                return going;
+        match owner.core().gate {
+            Gate::Hold => return Going::Blocked,
+            Gate::Relay => {
+                let going = relay::relay(owner, root, cx);
+                if going != Going::On {
+                    return going;
+                }
+                continue;
             }
-            continue;
+            _ => {}
         }
         let core = owner.core();
         let queued = core.qlen();

@@ -16,6 +16,8 @@ pub(crate) enum Gate {
     Open,
     /// Hands them on, in order, to the queue that is in force for them (`run/relay.rs`).
     Relay,
+    /// Keeps them, to relay them once the new rule is in force: the rule is being changed (`netdev/graft.rs`).
+    Hold,
     /// Drops them and returns [`Verdict::Congested`]: the device is down (`noop_qdisc`, which returns `NET_XMIT_CN`).
     Down,
     /// Drops them and returns [`Verdict::Drop`]: the device is gone.
@@ -50,7 +52,7 @@ impl<A: Arch> Core<A> {
                 self.at_gate(batch, cx)
             }
             Gate::Open => None,
-            Gate::Relay => {
+            Gate::Relay | Gate::Hold => {
                 self.requeued.append(batch);
                 Some(Verdict::Success)
             }
@@ -117,15 +119,16 @@ impl<A: Arch> Core<A> {
     }
 
     /// Replaces the qdisc and sets the gate (`qdisc_graft`); returns the old qdisc. Drops the packets queued in the old one,
-    /// as the kernel does; packets that a relay was about to hand on stay. The counters shown for the queue begin anew,
-    /// those of the device do not.
+    /// as the kernel does; packets that have come to a queue that is not in force stay. The counters shown for the queue begin
+    /// anew, those of the device do not.
     pub(crate) fn graft(
         &mut self,
         qdisc: Option<Box<dyn Qdisc<A>>>,
         gate: Gate,
         cx: &mut Ctx<'_, A>,
     ) -> Option<Box<dyn Qdisc<A>>> {
-        if self.gate == Gate::Relay {
+        if self.gate == Gate::Hold {
+            self.requeued.append(&mut self.unadmitted);
             self.unadmitted.append(&mut self.requeued);
         } else {
             self.purge(cx);

@@ -48,6 +48,7 @@ use txq_sched::qdisc::Verdict;
 use crate::datapath::Core;
 use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
+use crate::datapath::Gate;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
@@ -262,6 +263,9 @@ impl<A: Arch> Combine<A> {
         let mut owner = Turn { queue: self, has: true, contended: false };
         let waiting = owner.waits();
         f(owner.core(), waiting);
+        if owner.core().gate() == Gate::Hold {
+            owner.take_listed();
+        }
         owner.leave(true)
     }
 

@@ -34,6 +34,7 @@ use txq_sched::qdisc::{BANDS, Verdict};
 use crate::datapath::Core;
 use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
+use crate::datapath::Gate;
 use crate::datapath::Root;
 use crate::enqueue::QUEUE;
 use crate::enqueue::intake::Intake;
@@ -148,7 +149,7 @@ impl<A: Arch> Lockless<A> {
         // `f` may have changed or replaced the qdisc.
         let mut listed = PacketList::new();
         let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
-        if banded != self.lists.rule.is_banded() {
+        if banded != self.lists.rule.is_banded() || core.gate() == Gate::Hold {
             // Packets listed under two rules can still be taken in order (`take`); under three they could not.
             owner.take(usize::MAX, &mut listed);
         }

@@ -93,7 +93,7 @@ impl<A: Arch> NoQueue<A> {
 impl<A: Arch> CoreAccess<A> for NoQueue<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let verdict = self.with(|core| match core.gate() {
-            Gate::Relay => None,
+            Gate::Relay | Gate::Hold => None,
             _ => Some(run_noqueue(core, root, self.txq, batch, cx)),
         });
         match verdict {

@@ -4,9 +4,8 @@
 //! queue for a moment, and no other queue notices. Packets queued in the old qdisc are dropped (`QUEUE_PURGE`), as in the
 //! kernel and as users of `tc qdisc replace` expect. Packets that have not reached the old qdisc go to the new one.
 //!
-//! If the number of queues changes, as from mq to one qdisc for all txqs, the new queues are opened, the old ones are
-//! closed, and then the rule that senders follow is stored (`datapath/selector.rs`). An old queue relays packets that reach it after
-//! that, in order, so no packet is lost for coming late.
+//! If the number of queues changes, as from mq to one qdisc for all txqs, the rule that senders follow changes, too
+//! (`netdev/rule.rs`).
 
 use txq_core::arch::Arch;
 use txq_sched::qdisc::copying::Others;
@@ -18,7 +17,6 @@ use super::NetDev;
 use super::hook::{Verb, is_hook};
 use super::tree::{Plan, Tree, child, kept_child};
 use crate::datapath::Ctx;
-use crate::datapath::Gate;
 use crate::datapath::Shape;
 use crate::shared::Shared;
 
@@ -43,7 +41,8 @@ impl<A: Arch> NetDev<A> {
 
     /// Attaches a qdisc in place of another, under traffic (`tc qdisc replace`). With the same handle, or with the same kind
     /// and no handle, only the parameters of the attached qdisc change. Otherwise its packets are dropped, and the counters
-    /// of the new qdisc begin at 0; those of the device continue.
+    /// of the new qdisc begin at 0; those of the device continue. If the number of queues changes, as from mq to one qdisc, packets
+    /// that wait in front of the old qdiscs are dropped, too.
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
@@ -367,40 +366,21 @@ impl<A: Arch> NetDev<A> {
     /// Attaches the planned qdiscs in place of all that are attached.
     pub(super) fn graft(&self, tree: &mut Tree, plan: Plan<A>, cx: &mut Ctx<'_, A>) {
         let dev = &*self.shared;
-        let (old, new) = (dev.rule(), dev.rule().next(plan.shape));
-        let roots = |rule| dev.root_at(rule, 0)..=dev.root_at(rule, dev.txqs.len() as u16 - 1);
-        for (root, mut qdisc) in roots(new).zip(plan.qdiscs) {
-            if let Some(qdisc) = qdisc.as_mut().filter(|_| plan.children.is_none()) {
-                qdisc.set_handle(plan.root);
+        dev.change_rule(plan.shape, cx, |first, cx| {
+            for (root, mut qdisc) in (first..).zip(plan.qdiscs) {
+                if let Some(qdisc) = qdisc.as_mut().filter(|_| plan.children.is_none()) {
+                    qdisc.set_handle(plan.root);
+                }
+                dev.exchange(root, qdisc, tree.gate(), cx);
             }
-            dev.exchange(root, qdisc, tree.gate(), cx);
-        }
-        (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
-        tree.replicas = plan.replicas;
-        let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
-        if classes != self.classes() {
-            // The words were checked against all txqs. The call fails if a class has a txq that is not in use.
-            let _ = self.set_classes(&classes);
-        }
-        if old.shape() == new.shape() {
-            return;
-        }
-        // From here until the old queues have handed on all packets, two queues may feed one txq.
-        dev.revoke_seats(cx);
-        // noqueue cannot keep packets, so it must not be closed before the new queues are in force.
-        if old.shape() == Shape::NoQueue {
-            dev.put_in_force(new);
-        }
-        for root in roots(old) {
-            dev.exchange(root, None, Gate::Relay, cx);
-        }
-        if old.shape() != Shape::NoQueue {
-            dev.put_in_force(new);
-        }
-        dev.grant_seats(new, cx);
-        // Workers run the queues: packets and wakes may have reached the old ones meanwhile. This thread does not call a
-        // driver, because a driver may panic.
-        roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
+            (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
+            tree.replicas = plan.replicas;
+            let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
+            if classes != self.classes() {
+                // The words were checked against all txqs. The call fails if a class has a txq that is not in use.
+                let _ = self.set_classes(&classes);
+            }
+        });
     }
 }
 
@@ -412,26 +392,5 @@ impl<A: Arch> Shared<A> {
             kind = core.qdisc.as_ref().map_or(kind, |q| q.kind());
         });
         kind
-    }
-
-    /// Replaces the qdisc of one queue, and drops the packets of the old one.
-    fn exchange(&self, root: usize, qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
-        let root = &self.roots[root];
-        let (mut new, mut old) = (Some(qdisc), None);
-        while new.is_some() {
-            root.with_core(self, |core| {
-                // Packets that a relay is handing on must have arrived before this queue takes packets for itself again.
-                // Otherwise they could be handed back, behind younger ones.
-                if core.gate() != Gate::Relay || !core.is_running() {
-                    old = new.take().and_then(|new| core.graft(new, gate, cx));
-                }
-            });
-            if new.is_some() {
-                A::relax();
-            }
-        }
-        // A timer of the old qdisc fires without effect. Packets that senders have left for the owner go to the new qdisc.
-        cx.free_dropped();
-        drop(old);
     }
 }

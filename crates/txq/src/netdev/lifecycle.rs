@@ -146,8 +146,8 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Returns how often a worker's thread has continued after a panic of a driver or a qdisc. Packets lost by a panic are
-    /// counted as dropped (`NOT_SPECIFIED`).
+    /// Returns how often a worker's thread, or a control call that runs a queue in its place, has continued after a panic of a
+    /// driver or a qdisc. Packets lost by a panic are counted as dropped (`NOT_SPECIFIED`).
     pub fn worker_restarts(&self) -> u64 {
         self.shared.worker_deaths.load(Relaxed)
     }

@@ -22,10 +22,6 @@ use crate::run::{Driven, Going, Owner};
 #[cold]
 pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Going {
     while owner.core().gate == Gate::Relay {
-        if cx.dev.is_in_force(root.index) {
-            // The queue is about to go out of force. The thread that changes the rule runs it then.
-            return Going::Blocked;
-        }
         let mut driven = Driven::new();
         let core = owner.core();
         driven.batch.append(&mut core.requeued);

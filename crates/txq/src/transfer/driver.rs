@@ -1,5 +1,6 @@
 //! Access to a txq's driver: by the queue that alone feeds the txq, or by the holder of the locks (`txqueue/seat.rs`).
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
@@ -60,13 +61,18 @@ impl<A: Arch> Datapath<A> {
     }
 
     /// Runs a queue whose owner may have returned from the driver, so that the batch in front of it is handled. A worker
-    /// runs it if the workers have threads: a driver may panic, and their threads survive that. Otherwise the caller runs
-    /// it, because the program may drive the workers on this very thread.
-    fn run_or_leave(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+    /// runs it if the workers have threads. Otherwise the caller runs it as a worker would, because the program may drive the
+    /// workers on this very thread. A panic of a driver or a qdisc ends that run, and not the change that the caller makes.
+    pub(crate) fn run_or_leave(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        let mut run = || {
+            let mut cx = Ctx::new(self, cx.cache);
+            root.run(self, &mut cx);
+            cx.free_dropped();
+        };
         if self.has_threads.load(Relaxed) != 0 {
             self.hand_over(root.index);
-        } else {
-            root.run(self, cx);
+        } else if panic::catch_unwind(AssertUnwindSafe(&mut run)).is_err() {
+            self.count_worker_death();
         }
         A::relax();
     }

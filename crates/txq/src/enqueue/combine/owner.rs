@@ -38,6 +38,26 @@ impl<A: Arch> Turn<'_, A> {
         trial.look(&queue.lease, core.sent(), cx);
     }
 
+    /// Fills the empty intake with the packets on the list.
+    #[inline]
+    fn refill(&mut self) {
+        let queue = self.queue;
+        let before = queue.exchange(|word| Some(flagged(ptr::null_mut(), word)));
+        queue.defer.count.store(0, Relaxed);
+        let newest = before.map_or(ptr::null_mut(), list);
+        // SAFETY: `put` lists batches given up by `take_chain`, and the exchange acquired them.
+        unsafe { self.owner_state().intake.refill(newest) };
+    }
+
+    /// Moves all packets that senders have pushed into the core.
+    pub(super) fn take_listed(&mut self) {
+        let mut listed = PacketList::new();
+        self.owner_state().intake.next(usize::MAX, &mut listed);
+        self.refill();
+        self.owner_state().intake.next(usize::MAX, &mut listed);
+        self.core().admit_later(&mut listed);
+    }
+
     /// Clears `DRIVER` after the driver has returned. Retakes the qdisc and returns true; or, if another thread owns it,
     /// publishes the batch in `driven` and returns false.
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
@@ -84,11 +104,8 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             queue.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if intake.is_empty() && listed {
-            let before = queue.exchange(|word| Some(flagged(ptr::null_mut(), word))).unwrap_or(word);
-            queue.defer.count.store(0, Relaxed);
-            // SAFETY: `put` lists batches given up by `take_chain`, and the exchange acquired them.
-            unsafe { intake.refill(list(before)) };
-            intake.append(own);
+            self.refill();
+            self.owner_state().intake.append(own);
             self.contended = true;
             if self.owner_state().trial.is_due::<A>() {
                 self.try_leases(cx);
