@@ -6,21 +6,30 @@
 //! A seed decides the actions of each thread; a failure prints it, and `TXQ_SEED=.. cargo test -p txq --test chaos` takes
 //! the same decisions again. `TXQ_CHAOS_SECONDS` sets the duration (T13, T14, T41).
 //!
+//! Each second round runs on a machine whose threads stop at random accesses to shared state (`chaos/jitter.rs`).
+//!
 //! Errors that it finds within seconds, and no model does, because they need too many threads at the wrong moment: a queue
 //! that comes into force while it relays (`netdev/graft.rs`); an owner in lockless whose packets overtake those that it has
-//! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`).
+//! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`); a packet that is relayed in front of an older
+//! one, whose queue was closed later (`netdev/rule.rs`).
 
+#[path = "chaos/jitter.rs"]
+mod jitter;
 #[path = "chaos/wild.rs"]
 mod wild;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use jitter::Jitter;
+use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
 use txq::{Discipline, NetDev, Sender};
+use txq_core::arch::{Arch, Native};
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
 const ROOTS: [&str; 9] = [
@@ -37,8 +46,48 @@ const ROOTS: [&str; 9] = [
 const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30: pfifo"];
 const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];
 const SENDERS: usize = 3;
+const WORKERS: usize = 2;
 /// Number of calls of each sender in a round.
 const CALLS: usize = 400;
+
+/// A machine, and how a device begins on it.
+trait Machine: Arch {
+    /// Whether the test drives the workers.
+    const DRIVEN: bool;
+    fn begin(builder: Builder<Self>) -> NetDev<Self>;
+}
+
+impl Machine for Native {
+    const DRIVEN: bool = false;
+
+    fn begin(builder: Builder) -> NetDev {
+        builder.start().unwrap()
+    }
+}
+
+impl Machine for Jitter {
+    const DRIVEN: bool = true;
+
+    fn begin(builder: Builder<Self>) -> NetDev<Self> {
+        builder.build().unwrap()
+    }
+}
+
+/// Drives a worker. It sleeps until it is woken, so lost work shows.
+fn drive<A: Arch>(dev: &NetDev<A>, worker: usize, over: &AtomicBool) {
+    while !over.load(Relaxed) {
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let (mut worker, thread) = (dev.worker(worker), thread::current());
+            worker.set_waker(move || thread.unpark());
+            while !over.load(Relaxed) {
+                match worker.poll() {
+                    None => thread::park(),
+                    Some(at) => thread::park_timeout(Duration::from_nanos(at.saturating_sub(A::now()))),
+                }
+            }
+        }));
+    }
+}
 
 /// A sender's flows, and the number of the last packet of each.
 struct Flows([(u64, u64); 3]);
@@ -49,7 +98,7 @@ impl Flows {
     }
 
     /// Returns up to `n` packets of one of the flows or of several.
-    fn packets(&mut self, sender: &mut Sender, n: usize, random: &mut Random) -> PacketList {
+    fn packets<A: Arch>(&mut self, sender: &mut Sender<A>, n: usize, random: &mut Random) -> PacketList<A> {
         let one = |_| {
             let mut packet = sender.alloc(60).ok()?;
             let (flow, number) = &mut self.0[random.below(3)];
@@ -63,13 +112,13 @@ impl Flows {
     }
 }
 
-fn send(dev: &NetDev, mut random: Random, flow: &AtomicU64) {
+fn send<A: Arch>(dev: &NetDev<A>, mut random: Random, flow: &AtomicU64) {
     let (mut sender, mut flows) = (dev.sender("s"), Flows::new(flow));
     for _ in 0..CALLS {
         let n = if random.one_in(2) { 1 } else { 1 + random.below(40) };
         let mut batch = flows.packets(&mut sender, n, &mut random);
         if batch.is_empty() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         let died = match random.below(60) {
             0 => catch_unwind(|| panic_on_purpose()),
@@ -92,7 +141,7 @@ fn send(dev: &NetDev, mut random: Random, flow: &AtomicU64) {
 }
 
 /// Changes the device once; a refused change is ignored.
-fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
+fn change<A: Arch>(dev: &NetDev<A>, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
     let _ = match random.below(16) {
         0..4 => dev.replace_qdisc(random.of(&ROOTS)),
         4 => dev.add_qdisc(random.of(&ROOTS)),
@@ -109,7 +158,7 @@ fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
         10 => {
             dev.deactivate();
             assert!(!dev.is_active());
-            std::thread::yield_now();
+            thread::yield_now();
             dev.activate();
             Ok(())
         }
@@ -136,7 +185,7 @@ fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
 }
 
 /// Runs a round; returns how many packets were sent.
-fn round(seed: u64) -> u64 {
+fn round<A: Machine>(seed: u64) -> u64 {
     let mut random = Random(seed);
     let judge = Arc::new(Judge::default());
     let txqs = 1 + random.below(3) as u16;
@@ -147,17 +196,31 @@ fn round(seed: u64) -> u64 {
     let pool =
         PoolConfig { buffers: 600, room: 64, headroom: 0, backing: Backing::Heap, ..Default::default() };
     let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
-    let dev = NetDev::builder(driver).qdisc(root).discipline(discipline).pool_config(pool).workers(2);
+    let dev = Builder::<A>::new(Box::new(driver)).qdisc(root).discipline(discipline).pool_config(pool);
     // Unpinned threads send in order only by hash.
-    let dev = dev.xps(None).start().unwrap();
+    let dev = A::begin(dev.xps(None).workers(WORKERS));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (dev, over) = (&dev, &over);
+        let driven = (0..WORKERS).filter(|_| A::DRIVEN);
+        let workers: Vec<_> = driven.map(|n| scope.spawn(move || drive(dev, n, over))).collect();
+        let sent = catch_unwind(AssertUnwindSafe(|| crowd(dev, txqs, &mut random, &judge)));
+        over.store(true, Relaxed);
+        workers.iter().for_each(|worker| worker.thread().unpark());
+        sent.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Sends through a device and changes it; returns how many packets were sent.
+fn crowd<A: Machine>(dev: &NetDev<A>, txqs: u16, random: &mut Random, judge: &Arc<Judge>) -> u64 {
     let (flow, sending) = (AtomicU64::new(1), AtomicBool::new(true));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut changes = random.fork();
-        let (dev, sending, judge) = (&dev, &sending, &judge);
+        let sending = &sending;
         let changer = scope.spawn(move || {
             while sending.load(Relaxed) {
                 change(dev, txqs, &mut changes, judge);
-                std::thread::sleep(Duration::from_micros(changes.below(300) as u64));
+                thread::sleep(Duration::from_micros(changes.below(300) as u64));
             }
         });
         let senders: Vec<_> = (0..SENDERS)
@@ -180,7 +243,7 @@ fn round(seed: u64) -> u64 {
     let patience = Instant::now() + Duration::from_secs(20);
     while !dev.pool().in_use().is_empty() {
         assert!(Instant::now() < patience, "buffers are not home: {:?}, {stats:?}", dev.pool().in_use());
-        std::thread::yield_now();
+        thread::yield_now();
     }
     stats.sent
 }
@@ -200,7 +263,7 @@ fn whatever_happens_the_invariants_hold() {
     let mut seed = given.unwrap_or_else(|| clock.map_or(1, |t| t.as_nanos() as u64));
     let mut sent = 0;
     while sent == 0 || Instant::now() < end {
-        sent += round(seed);
+        sent += if seed.is_multiple_of(2) { round::<Native>(seed) } else { round::<Jitter>(seed) };
         seed = seed.wrapping_add(1);
     }
 }

@@ -9,6 +9,7 @@ use txq::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
+use txq_core::arch::Arch;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 pub(crate) struct Random(pub(crate) u64);
@@ -78,19 +79,19 @@ pub(crate) struct Wild {
     pub(crate) judge: Arc<Judge>,
 }
 
-struct Half {
-    kept: Arc<Mutex<VecDeque<Packet>>>,
+struct Half<A: Arch> {
+    kept: Arc<Mutex<VecDeque<Packet<A>>>>,
     ring: Option<u32>,
     random: Random,
     judge: Arc<Judge>,
 }
 
-impl Driver for Wild {
+impl<A: Arch> Driver<A> for Wild {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new("wild").txqs(self.txqs)
     }
 
-    fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
+    fn open(&mut self, _: u16) -> io::Result<DriverQueue<A>> {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let mut half = || {
             let (random, judge) = (self.random.fork(), self.judge.clone());
@@ -100,8 +101,8 @@ impl Driver for Wild {
     }
 }
 
-impl Transmit for Half {
-    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+impl<A: Arch> Transmit<A> for Half<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
         let wild = !self.judge.calm.load(Relaxed);
         if wild && self.random.one_in(400) {
             if self.random.one_in(2) {
@@ -134,8 +135,8 @@ impl Transmit for Half {
     }
 }
 
-impl Complete for Half {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+impl<A: Arch> Complete<A> for Half<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, _: &mut Clock<A>) -> Option<Nanos> {
         let wild = !self.judge.calm.load(Relaxed);
         let mut kept = lock(&self.kept);
         let most = budget.min(kept.len());
