@@ -1,7 +1,7 @@
 //! Everything at once: senders that start, end and panic, a driver that refuses, drops and panics, workers that die, qdiscs
-//! that are added, replaced, changed, reset and deleted, devices that go down and up, queues whose number and length change,
+//! that are added, replaced, changed, reset and deleted, devices that go down and up, queues and txqs whose number changes,
 //! drivers that are replaced. In every case no packet is missing or counted twice, no flow is reordered, no buffer is lost,
-//! and queued packets leave without further packets.
+//! a sender that waits for room or a buffer is woken, and queued packets leave without further packets.
 //!
 //! A seed decides the actions of each thread; a failure prints it, and `TXQ_SEED=.. cargo test -p txq --test chaos` takes
 //! the same decisions again. `TXQ_CHAOS_SECONDS` sets the duration (T13, T14, T41).
@@ -28,7 +28,7 @@ use jitter::Jitter;
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
-use txq::{Discipline, NetDev, Sender};
+use txq::{Discipline, Flow, Nanos, NetDev, Room, Sender, WaitError};
 use txq_core::arch::{Arch, Native};
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
@@ -47,6 +47,8 @@ const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30:
 const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];
 const SENDERS: usize = 3;
 const WORKERS: usize = 2;
+/// The longest wait for a buffer, in nanoseconds: far longer than a round.
+const PATIENCE: Nanos = 20_000_000_000;
 /// Number of calls of each sender in a round.
 const CALLS: usize = 400;
 
@@ -89,19 +91,25 @@ fn drive<A: Arch>(dev: &NetDev<A>, worker: usize, over: &AtomicBool) {
     }
 }
 
-/// A sender's flows, and the number of the last packet of each.
-struct Flows([(u64, u64); 3]);
+/// A sender's flows, the number of the last packet of each, and what counts its packets.
+struct Flows<A: Arch>([(u64, u64, Flow<A>); 3]);
 
-impl Flows {
+impl<A: Arch> Flows<A> {
     fn new(next: &AtomicU64) -> Self {
-        Self(std::array::from_fn(|_| (next.fetch_add(1, Relaxed), 0)))
+        Self(std::array::from_fn(|_| (next.fetch_add(1, Relaxed), 0, Flow::new())))
     }
 
-    /// Returns up to `n` packets of one of the flows or of several.
-    fn packets<A: Arch>(&mut self, sender: &mut Sender<A>, n: usize, random: &mut Random) -> PacketList<A> {
+    /// Returns up to `n` packets of the flow `only`, or of all flows.
+    fn packets(
+        &mut self,
+        sender: &mut Sender<A>,
+        n: usize,
+        only: Option<usize>,
+        random: &mut Random,
+    ) -> PacketList<A> {
         let one = |_| {
             let mut packet = sender.alloc(60).ok()?;
-            let (flow, number) = &mut self.0[random.below(3)];
+            let (flow, number, _) = &mut self.0[only.unwrap_or_else(|| random.below(3))];
             *number += 1;
             packet.set_cookie(*flow << 32 | *number);
             packet.set_priority(*flow as u32);
@@ -112,13 +120,23 @@ impl Flows {
     }
 }
 
-fn send<A: Arch>(dev: &NetDev<A>, mut random: Random, flow: &AtomicU64) {
+fn send<A: Arch>(dev: &NetDev<A>, plan: Plan, mut random: Random, flow: &AtomicU64) {
     let (mut sender, mut flows) = (dev.sender("s"), Flows::new(flow));
     for _ in 0..CALLS {
+        // A wait reaps deferred completions, so a driver may panic.
+        if random.one_in(8)
+            && let Ok(room) = catch_unwind(AssertUnwindSafe(|| sender.wait_room(None)))
+        {
+            assert_ne!(room, Room::Full, "a wait for room ends only by its deadline: {:?}", dev.stats());
+        }
         let n = if random.one_in(2) { 1 } else { 1 + random.below(40) };
-        let mut batch = flows.packets(&mut sender, n, &mut random);
+        let only = plan.by_flow.then(|| random.below(3));
+        let mut batch = flows.packets(&mut sender, n, only, &mut random);
         if batch.is_empty() {
-            thread::yield_now();
+            let end = A::now() + PATIENCE;
+            let packet = catch_unwind(AssertUnwindSafe(|| sender.wait_buffer(60, Some(end))));
+            let late = matches!(packet, Ok(Err(WaitError::Deadline)));
+            assert!(!late, "a wait for a buffer ends only by its deadline: {:?}", dev.stats());
         }
         let died = match random.below(60) {
             0 => catch_unwind(|| panic_on_purpose()),
@@ -127,7 +145,10 @@ fn send<A: Arch>(dev: &NetDev<A>, mut random: Random, flow: &AtomicU64) {
                 Ok(())
             }
             _ => catch_unwind(AssertUnwindSafe(|| {
-                let _ = sender.xmit_batch(&mut batch);
+                let _ = match only {
+                    Some(flow) => sender.xmit_batch_on(&mut flows.0[flow].2, &mut batch),
+                    None => sender.xmit_batch(&mut batch),
+                };
             })),
         };
         if died.is_err() || random.one_in(100) {
@@ -140,9 +161,19 @@ fn send<A: Arch>(dev: &NetDev<A>, mut random: Random, flow: &AtomicU64) {
     }
 }
 
+/// What a round does.
+#[derive(Clone, Copy)]
+struct Plan {
+    txqs: u16,
+    /// Whether senders send by [`Flow`]: a flow moves to another txq when its own packets have left, a sender when its txqs are
+    /// idle.
+    by_flow: bool,
+}
+
 /// Changes the device once; a refused change is ignored.
-fn change<A: Arch>(dev: &NetDev<A>, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
-    let _ = match random.below(16) {
+fn change<A: Arch>(dev: &NetDev<A>, plan: Plan, random: &mut Random, judge: &Arc<Judge>) {
+    let txqs = plan.txqs;
+    let _ = match random.below(17) {
         0..4 => dev.replace_qdisc(random.of(&ROOTS)),
         4 => dev.add_qdisc(random.of(&ROOTS)),
         5 => dev.delete_qdisc("root"),
@@ -174,6 +205,13 @@ fn change<A: Arch>(dev: &NetDev<A>, txqs: u16, random: &mut Random, judge: &Arc<
             Ok(())
         }
         13 => {
+            // A `Flow` leaves a txq that is no longer in use at once.
+            if !plan.by_flow {
+                dev.set_txqs(1 + random.below(txqs.into()) as u16).unwrap();
+            }
+            Ok(())
+        }
+        14 => {
             dev.qdiscs(Default::default());
             Ok(())
         }
@@ -189,6 +227,7 @@ fn round<A: Machine>(seed: u64) -> u64 {
     let mut random = Random(seed);
     let judge = Arc::new(Judge::default());
     let txqs = 1 + random.below(3) as u16;
+    let plan = Plan { txqs, by_flow: random.one_in(3) };
     let discipline = random.of(Discipline::ALL);
     let (ring, root) = (RINGS[random.below(RINGS.len())], random.of(&ROOTS).trim_start_matches("root "));
     let root = if txqs == 1 && root.contains("mq") { "pfifo" } else { root };
@@ -198,13 +237,13 @@ fn round<A: Machine>(seed: u64) -> u64 {
     let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
     let dev = Builder::<A>::new(Box::new(driver)).qdisc(root).discipline(discipline).pool_config(pool);
     // Unpinned threads send in order only by hash.
-    let dev = A::begin(dev.xps(None).workers(WORKERS));
+    let dev = A::begin(dev.xps(None).txq_reselection(Duration::ZERO).workers(WORKERS));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (dev, over) = (&dev, &over);
         let driven = (0..WORKERS).filter(|_| A::DRIVEN);
         let workers: Vec<_> = driven.map(|n| scope.spawn(move || drive(dev, n, over))).collect();
-        let sent = catch_unwind(AssertUnwindSafe(|| crowd(dev, txqs, &mut random, &judge)));
+        let sent = catch_unwind(AssertUnwindSafe(|| crowd(dev, plan, &mut random, &judge)));
         over.store(true, Relaxed);
         workers.iter().for_each(|worker| worker.thread().unpark());
         sent.unwrap_or_else(|panic| resume_unwind(panic))
@@ -212,21 +251,21 @@ fn round<A: Machine>(seed: u64) -> u64 {
 }
 
 /// Sends through a device and changes it; returns how many packets were sent.
-fn crowd<A: Machine>(dev: &NetDev<A>, txqs: u16, random: &mut Random, judge: &Arc<Judge>) -> u64 {
+fn crowd<A: Machine>(dev: &NetDev<A>, plan: Plan, random: &mut Random, judge: &Arc<Judge>) -> u64 {
     let (flow, sending) = (AtomicU64::new(1), AtomicBool::new(true));
     thread::scope(|scope| {
         let mut changes = random.fork();
         let sending = &sending;
         let changer = scope.spawn(move || {
             while sending.load(Relaxed) {
-                change(dev, txqs, &mut changes, judge);
+                change(dev, plan, &mut changes, judge);
                 thread::sleep(Duration::from_micros(changes.below(300) as u64));
             }
         });
         let senders: Vec<_> = (0..SENDERS)
             .map(|_| {
                 let (random, flow) = (random.fork(), &flow);
-                scope.spawn(move || send(dev, random, flow))
+                scope.spawn(move || send(dev, plan, random, flow))
             })
             .collect();
         let all_ended: Vec<_> = senders.into_iter().map(|s| s.join()).collect();
