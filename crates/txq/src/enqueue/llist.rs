@@ -142,14 +142,12 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAcces
 }
 
 impl<A: Arch> Llist<A> {
-    /// Fills the empty intake with the packets on the list; returns whether there are some. The caller holds the lock.
-    fn refill(&self, intake: &mut Intake<A>) -> bool {
+    /// Takes the whole list; returns the newest batch. The caller holds the lock.
+    fn take_list(&self) -> *mut Slot<A> {
         let newest = self.defer.list.take_all();
         self.defer.count.store(0, Relaxed);
         self.entrance.reopen();
-        // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
-        unsafe { intake.refill(newest) };
-        !newest.is_null()
+        newest
     }
 
     /// As [`submit`](CoreAccess::submit), for a sender that found the list empty and has taken the lock. Packets that this

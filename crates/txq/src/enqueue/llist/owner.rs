@@ -35,7 +35,8 @@ impl<A: Arch> Turn<'_, A> {
         let OwnerState { core, intake, .. } = self.owner_state();
         let mut listed = PacketList::new();
         intake.next(usize::MAX, &mut listed);
-        queue.refill(intake);
+        // SAFETY: as in `gather`.
+        unsafe { intake.refill(queue.take_list()) };
         intake.next(usize::MAX, &mut listed);
         core.admit_later(&mut listed);
     }
@@ -106,9 +107,12 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             queue.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if take {
-            *crowded = queue.refill(intake);
+            let newest = queue.take_list();
             // Orders the exchange of the list before the load of the txq's state. Pairs with the fence in `try_notify_owner`.
             A::fence(SeqCst);
+            *crowded = !newest.is_null();
+            // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_list` acquired them.
+            unsafe { intake.refill(newest) };
         }
         intake.append(own);
         let batches = intake.next(packets, chunk);
