@@ -1,5 +1,5 @@
 //! Completions that a lone sender leaves to its next calls: how many, for which packets, and which thread finally reaps
-//! them.
+//! them. Senders are made for one CPU: one that the scheduler moves reaps what it has deferred.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn a_lone_sender_reaps_at_32_packets_when_the_device_was_prompt_64_times() {
     for queue in ["pfifo", "pfifo_fast", "noqueue"] {
         for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
             let (_, dev) = device(64, |builder| builder.qdisc(queue).discipline(discipline));
-            let mut sender = dev.sender("s");
+            let mut sender = dev.sender_on("s", 0);
             assert_eq!(most_kept(&dev, &mut sender, 64), 0, "{queue}, {discipline}: from the start");
             assert_eq!(most_kept(&dev, &mut sender, 300), 31, "{queue}, {discipline}");
             drop(sender);
@@ -62,11 +62,11 @@ fn what_others_wait_for_is_reaped_at_once() {
     ];
     for (name, how) in cases {
         let (_, dev) = device(64, how);
-        let mut sender = dev.sender("s");
+        let mut sender = dev.sender_on("s", 0);
         assert_eq!(most_kept(&dev, &mut sender, 300), 0, "{name}");
     }
     let (_, dev) = device(64, |builder| builder.completions(Completions::Worker));
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     (0..60).for_each(|_| send(&mut sender));
     assert_eq!(dev.stats().in_flight, 60, "only the worker reaps");
 }
@@ -75,7 +75,7 @@ fn what_others_wait_for_is_reaped_at_once() {
 #[test]
 fn packets_of_a_flow_are_reaped_at_once() {
     let (_, dev) = device(64, |builder| builder);
-    let (mut sender, mut flow) = (dev.sender("s"), Flow::new());
+    let (mut sender, mut flow) = (dev.sender_on("s", 0), Flow::new());
     for _ in 0..200 {
         send(&mut sender);
         let packet = sender.alloc(60).unwrap();
@@ -88,7 +88,7 @@ fn packets_of_a_flow_are_reaped_at_once() {
 #[test]
 fn a_late_device_is_reaped_after_each_batch() {
     let (wires, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     assert_eq!(most_kept(&dev, &mut sender, 200), 31);
     wires.at(0).prompt = false;
     (0..32).for_each(|_| send(&mut sender));
@@ -108,12 +108,12 @@ fn a_late_device_is_reaped_after_each_batch() {
 #[test]
 fn a_sender_that_finds_no_buffer_reaps_first() {
     let (_, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     sender.set_limit(8);
     (0..300).for_each(|_| send(&mut sender));
     assert_eq!(dev.stats().senders[0].at_limit, 0);
     let (_, dev) = device(64, |builder| builder.pool_config(txq::pool::PoolConfig { buffers: 8, ..pool() }));
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     (0..300).for_each(|_| send(&mut sender));
     assert_eq!(dev.stats().senders[0].no_buffer, 0);
 }
@@ -121,7 +121,7 @@ fn a_sender_that_finds_no_buffer_reaps_first() {
 #[test]
 fn a_sender_that_ends_leaves_nothing() {
     let (_, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     (0..100).for_each(|_| send(&mut sender));
     assert!(dev.stats().in_flight > 0);
     drop(sender);
@@ -132,7 +132,7 @@ fn a_sender_that_ends_leaves_nothing() {
 #[test]
 fn the_worker_reaps_when_the_sender_pauses() {
     let (_, dev) = device(64, |builder| builder);
-    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
     for _ in 0..3 {
         (0..100).for_each(|_| send(&mut sender));
         assert!(dev.stats().in_flight > 0);
@@ -148,7 +148,7 @@ fn the_worker_reaps_when_the_sender_pauses() {
 fn nothing_is_left_in_a_device_with_a_worker_of_its_own() {
     let wires = Wires::new(1, Some(64));
     let dev = builder(&wires).start().unwrap();
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     for _ in 0..5 {
         (0..150).for_each(|_| send(&mut sender));
         let start = Instant::now();
@@ -163,7 +163,7 @@ fn nothing_is_left_in_a_device_with_a_worker_of_its_own() {
 #[test]
 fn a_device_that_is_replaced_begins_anew() {
     let (_, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     assert_eq!(most_kept(&dev, &mut sender, 200), 31);
     let other = Wires::new(1, Some(64));
     other.at(0).prompt = true;
@@ -182,7 +182,7 @@ fn a_device_that_is_replaced_begins_anew() {
 fn packets_that_pass_by_a_permit_are_counted() {
     for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let (_, dev) = device(64, |builder| builder.qdisc("pfifo_fast").discipline(discipline));
-        let mut sender = dev.sender("s");
+        let mut sender = dev.sender_on("s", 0);
         for (packets, priority) in [(300, 0), (7, 6), (1, 2), (40, 0), (40, 6)] {
             for _ in 0..packets {
                 let mut packet = sender.alloc(60).unwrap();
@@ -203,7 +203,7 @@ fn packets_that_pass_by_a_permit_are_counted() {
 #[test]
 fn a_change_ends_the_permit() {
     let (_, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender("s");
+    let mut sender = dev.sender_on("s", 0);
     (0..100).for_each(|_| send(&mut sender));
     dev.replace_qdisc("root pfifo limit 0").unwrap();
     (0..5).for_each(|_| send(&mut sender));
@@ -225,7 +225,7 @@ fn a_change_ends_the_permit() {
 fn a_driver_is_free_under_a_permit() {
     for queue in ["pfifo", "noqueue"] {
         let (wires, dev) = device(64, |builder| builder.qdisc(queue));
-        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
         (0..100).for_each(|_| send(&mut sender));
         wires.at(0).busy = 1;
         (0..3).for_each(|_| send(&mut sender));
@@ -249,7 +249,7 @@ fn a_driver_is_free_under_a_permit() {
 fn a_driver_that_panics_ends_the_permit() {
     for queue in ["pfifo", "noqueue"] {
         let (wires, dev) = device(64, |builder| builder.qdisc(queue));
-        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
         (0..100).for_each(|_| send(&mut sender));
         wires.at(0).panic = true;
         let packet = sender.alloc(60).unwrap();
