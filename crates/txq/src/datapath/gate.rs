@@ -16,7 +16,7 @@ pub(crate) enum Gate {
     Open,
     /// Hands them on, in order, to the queue that is in force for them (`run/relay.rs`).
     Relay,
-    /// Keeps them, to relay them once the new rule is in force: the rule is being changed (`netdev/graft.rs`).
+    /// Keeps them, to relay them once the new rule is in force: the rule is being changed (`netdev/rule.rs`).
     Hold,
     /// Drops them and returns [`Verdict::Congested`]: the device is down (`noop_qdisc`, which returns `NET_XMIT_CN`).
     Down,

@@ -1,6 +1,6 @@
 //! Changing the rule by which senders choose queues, under traffic.
 //!
-//! The new queues are opened, the old ones are closed, and the rule is stored (`datapath/selector.rs`). A packet that reaches a
+//! The old queues are closed, the new ones are opened, and the rule is stored (`datapath/selector.rs`). A packet that reaches a
 //! closed queue later is relayed to the queue in force, in order (`run/relay.rs`). So no packet is lost for coming late.
 //!
 //! Relays alone do not keep a flow in order. If the rule changes twice while a sender is in a call, its last packet reaches the
