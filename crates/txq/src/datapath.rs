@@ -164,15 +164,13 @@ impl<A: Arch> Datapath<A> {
     /// Returns whether no packet is on its way through a txq.
     pub(crate) fn is_idle(&self, txq: u16) -> bool {
         let rule = self.rule();
-        let first = rule.is_first();
         let serves = |root: &&Root<A>| root.txq.is_none_or(|t| t == txq);
         let closed = |root: &&Root<A>| !self.has(rule, root.index);
-        // In the order of a packet's way: closed queues hand packets on to the one in force, and that to the driver. Under the
-        // first rule no queue has been closed.
-        (first || self.roots.iter().filter(serves).filter(closed).all(|root| root.is_idle(self)))
-            && self.roots_in_force().iter().filter(serves).all(|root| root.is_idle(self))
+        // In the order of a packet's way: closed queues hand packets on to the one in force, and that to the driver.
+        self.roots_used().iter().filter(serves).filter(closed).all(|root| root.is_idle(self))
+            && self.roots[self.root_at(rule, txq)].is_idle(self)
             && self.txqs[usize::from(txq)].in_flight() == 0
-            && (first || self.rule() == rule)
+            && self.rule() == rule
     }
 
     /// Counts packets that a panic lost on their way to a queue.

@@ -9,9 +9,9 @@
 //! Each second round runs on a machine whose threads stop at random accesses to shared state (`chaos/jitter.rs`).
 //!
 //! Errors that it finds within seconds, and no model does, because they need too many threads at the wrong moment: a queue
-//! that comes into force while it relays (`netdev/graft.rs`); an owner in lockless whose packets overtake those that it has
-//! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`); a packet that is relayed in front of an older
-//! one, whose queue was closed later (`netdev/rule.rs`).
+//! that comes into force while it relays (`netdev/rule.rs`); an owner in lockless whose packets overtake those that it has
+//! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`). It finds within minutes a packet that is
+//! relayed in front of an older one, whose queue was closed later (`netdev/rule.rs`).
 
 #[path = "chaos/jitter.rs"]
 mod jitter;

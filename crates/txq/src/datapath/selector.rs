@@ -60,7 +60,7 @@ impl RootSelector {
     }
 
     /// Returns whether the rule was never changed.
-    pub(crate) fn is_first(self) -> bool {
+    fn is_first(self) -> bool {
         self.0 >> BITS == 0
     }
 

@@ -18,7 +18,7 @@ use crate::datapath::{Datapath, Root};
 use crate::run::unwind::InDriver;
 use crate::run::{Driven, Going, Owner};
 
-/// Hands on the queue's packets until none is left or the queue is in force again.
+/// Hands on the queue's packets until none is left, or until a change of the rule holds the queue.
 #[cold]
 pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Going {
     while owner.core().gate == Gate::Relay {
