@@ -65,6 +65,7 @@ mod datapath;
 pub mod driver;
 pub mod enqueue;
 pub mod netdev;
+mod panics;
 pub mod receive;
 mod registry;
 mod run;

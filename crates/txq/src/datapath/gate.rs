@@ -8,6 +8,7 @@ use txq_sched::qdisc::{Cx, Qdisc, Verdict};
 
 use crate::datapath::Core;
 use crate::datapath::Ctx;
+use crate::panics::Panics;
 
 /// What a queue does with packets that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,20 +80,21 @@ impl<A: Arch> Core<A> {
         self.purges = self.purges.wrapping_add(1);
         self.lateness.wait(None);
         let mut qcx = cx.for_qdisc(&mut self.counters);
-        if let Some(qdisc) = &mut self.qdisc {
-            qdisc.reset(&mut qcx);
-        }
         for list in [&mut self.requeued, &mut self.unadmitted] {
             while let Some(packet) = list.pop_front() {
                 qcx.drop(packet, DropReason::QueuePurge);
             }
         }
+        // Last, because a program's qdisc may panic.
+        if let Some(qdisc) = &mut self.qdisc {
+            qdisc.reset(&mut qcx);
+        }
     }
 
-    /// Drops all queued packets, and sets the gate (`dev_deactivate`).
+    /// Sets the gate, and drops all queued packets (`dev_deactivate`).
     pub(crate) fn close(&mut self, gate: Gate, cx: &mut Ctx<'_, A>) {
-        self.purge(cx);
         self.gate = gate;
+        self.purge(cx);
     }
 
     /// Sets the gate, and keeps all queued packets (`dev_activate`).
@@ -118,24 +120,27 @@ impl<A: Arch> Core<A> {
         self.qdisc.as_mut().map(|qdisc| f(&mut **qdisc, &mut qcx))
     }
 
-    /// Replaces the qdisc and sets the gate (`qdisc_graft`); returns the old qdisc. Drops the packets queued in the old one,
-    /// as the kernel does; packets that have come to a queue that is not in force stay. The counters shown for the queue begin
-    /// anew, those of the device do not.
-    pub(crate) fn graft(
-        &mut self,
-        qdisc: Option<Box<dyn Qdisc<A>>>,
-        gate: Gate,
-        cx: &mut Ctx<'_, A>,
-    ) -> Option<Box<dyn Qdisc<A>>> {
+    /// Exchanges the qdisc for `qdisc`, and sets the gate (`qdisc_graft`). Drops the packets queued in the old one, as the
+    /// kernel does; packets that have come to a queue that is not in force stay. The counters shown for the queue begin anew,
+    /// those of the device do not.
+    ///
+    /// A panic of the old qdisc is raised after all that. What it then still holds is counted as lost, and goes with it.
+    pub(crate) fn graft(&mut self, qdisc: &mut Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
+        let mut panics = Panics::default();
+        let mut purged = Some(());
         if self.gate == Gate::Hold {
             self.requeued.append(&mut self.unadmitted);
             self.unadmitted.append(&mut self.requeued);
         } else {
-            self.purge(cx);
+            purged = panics.catch(|| self.purge(cx));
         }
         self.refused = 0;
         self.requeues_before = self.counters.requeues;
         self.gate = gate;
-        std::mem::replace(&mut self.qdisc, qdisc)
+        std::mem::swap(&mut self.qdisc, qdisc);
+        if purged.is_none() {
+            self.count_lost();
+        }
+        panics.raise();
     }
 }

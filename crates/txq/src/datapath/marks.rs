@@ -12,6 +12,7 @@ use txq_sched::qdisc::Qdisc;
 
 use crate::datapath::Core;
 use crate::datapath::Root;
+use crate::panics::Panics;
 
 /// Reasons of drops at enqueue that more room would avoid.
 const WANT_OF_ROOM: [DropReason; 3] =
@@ -52,7 +53,9 @@ impl Marks {
 impl<A: Arch> Core<A> {
     /// Updates the marks after the qdisc or its limit may have changed.
     pub(crate) fn note_limit(&mut self) {
-        self.marks = Marks { refused: self.marks.refused, ..Marks::of(self.qdisc.as_deref()) };
+        // The limit of a qdisc that panics is unknown. The panic goes no further, so that the qdisc can be replaced.
+        let now = Panics::default().catch(|| Marks::of(self.qdisc.as_deref()));
+        self.marks = Marks { refused: self.marks.refused, ..now.unwrap_or(Marks::of::<A>(None)) };
     }
 
     /// Publishes that the queue has refused packets, if drops of the last enqueue were for want of room.

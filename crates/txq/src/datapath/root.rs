@@ -1,5 +1,6 @@
 //! [`Root`]: one queue of a device.
 
+use std::mem;
 use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::inside::Entered;
@@ -9,6 +10,7 @@ use txq_core::packet::PacketList;
 use txq_core::sync::fill::Fill;
 
 use super::{Core, CoreAccess, Ctx, Datapath};
+use crate::panics::Panics;
 
 /// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
 /// lines of its own.
@@ -56,7 +58,8 @@ impl<A: Arch> Root<A> {
         self.discipline.run(self, cx);
     }
 
-    /// Waits until the core has no owner, and calls `f` with it.
+    /// Waits until the core has no owner, and calls `f` with it. If the qdisc panics, outside `f` too, the visit ends like any
+    /// other before the panic is raised again.
     pub(crate) fn with_core(&self, dev: &Datapath<A>, f: impl FnMut(&mut Core<A>)) {
         let _ = self.visit(dev, f);
     }
@@ -81,35 +84,46 @@ impl<A: Arch> Root<A> {
     /// Waits until the core has no owner, and calls `f` with it. Returns whether packets waited for an owner afterwards, so
     /// that a worker runs the queue.
     fn visit(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) -> bool {
-        self.with_core_at_rest(dev, &mut |core, _| {
-            f(core);
+        let _inside = Entered::<A>::new(dev);
+        let mut panics = Panics::default();
+        let hand_over = HandOver(self.index, dev);
+        let must_run = !self.discipline.with_core(&mut |core, _| {
+            panics.catch(|| core.end_permit());
+            panics.catch(|| f(core));
             core.note_limit();
             self.long.store(core.marks.long(self.max_burst), Relaxed);
-        })
+        });
+        hand_over.end(must_run);
+        panics.raise();
+        must_run
     }
 
     /// Returns whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait, since senders
     /// call it on their way.
     pub(crate) fn is_idle(&self, dev: &Datapath<A>) -> bool {
         let mut idle = false;
-        if self.discipline.try_with_core(&mut |core, waiting| idle = core.is_idle() && !waiting)
-            == Some(false)
-        {
-            dev.hand_over(self.index);
-        }
+        let hand_over = HandOver(self.index, dev);
+        let ended = self.discipline.try_with_core(&mut |core, waiting| idle = core.is_idle() && !waiting);
+        hand_over.end(ended == Some(false));
         idle
     }
+}
 
-    fn with_core_at_rest(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let _inside = Entered::<A>::new(dev);
-        let f = &mut |core: &mut Core<A>, waiting| {
-            core.end_permit();
-            f(core, waiting);
-        };
-        let must_run = !self.discipline.with_core(f);
-        if must_run {
-            dev.hand_over(self.index);
+/// Makes a worker run a queue after a visit that a panic of the qdisc ends: packets may wait that a sender has left for this
+/// owner.
+struct HandOver<'d, A: Arch>(usize, &'d Datapath<A>);
+
+impl<A: Arch> HandOver<'_, A> {
+    /// The visit has ended without a panic.
+    fn end(self, must_run: bool) {
+        if !must_run {
+            mem::forget(self);
         }
-        must_run
+    }
+}
+
+impl<A: Arch> Drop for HandOver<'_, A> {
+    fn drop(&mut self) {
+        self.1.hand_over(self.0);
     }
 }

@@ -41,12 +41,13 @@ use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
+use crate::panics::Panics;
 use crate::run::{Bypass, Owner, bypass, turn_here};
 
 mod lists;
 mod owner;
 
-use lists::Lists;
+use lists::{Lists, bands};
 use owner::Turn;
 
 /// A thread owns the queue and runs it (`qdisc->seqlock`).
@@ -94,7 +95,7 @@ unsafe impl<A: Arch> Sync for Lockless<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let lists = Lists::new();
-    lists.rule.follow(&core, max_burst);
+    lists.rule.follow(bands(&core), max_burst);
     Box::new(Lockless {
         lists,
         state: CachePadded::new(A::AtomicU32::new(0)),
@@ -148,15 +149,16 @@ impl<A: Arch> Lockless<A> {
         f(core, waiting);
         // `f` may have changed or replaced the qdisc.
         let mut listed = PacketList::new();
-        let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
-        if banded != self.lists.rule.is_banded() || core.gate() == Gate::Hold {
+        let bands = bands(core);
+        if bands.is_some() != self.lists.rule.is_banded() || core.gate() == Gate::Hold {
             // Packets listed under two rules can still be taken in order (`take`); under three they could not.
             owner.take(usize::MAX, &mut listed);
         }
         let nothing_listed = listed.is_empty();
         owner.core().admit_later(&mut listed);
-        self.lists.rule.follow(owner.core(), self.max_burst);
-        owner.leave(true) && nothing_listed
+        self.lists.rule.follow(bands, self.max_burst);
+        // A panic of a qdisc that is asked for its length goes no further, so that the qdisc can be replaced.
+        Panics::default().catch(|| owner.leave(true)) == Some(true) && nothing_listed
     }
 
     /// Submits the rest of a batch of `n` packets: the lists had no room for `refused`. Where the qdisc has bands, drops

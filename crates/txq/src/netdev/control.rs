@@ -8,6 +8,7 @@ use txq_core::sync::spinlock::SpinLock;
 use super::NetDev;
 use super::tree::Tree;
 use crate::datapath::Ctx;
+use crate::panics::Panics;
 
 /// The locks of control operations, and what they guard.
 pub(super) struct Control<A: Arch> {
@@ -31,10 +32,12 @@ impl<A: Arch> NetDev<A> {
     /// again.
     pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
         self.control(|tree, cx| {
-            let done = f(tree, cx);
+            let mut panics = Panics::default();
+            let done = panics.catch(|| f(tree, cx));
             self.publish_names(tree);
             self.shared.reset_fill(!tree.up);
-            done
+            panics.raise();
+            done.expect("a call that did not panic has a result")
         })
     }
 

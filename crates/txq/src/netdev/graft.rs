@@ -18,6 +18,7 @@ use super::hook::{Verb, is_hook};
 use super::tree::{Plan, Tree, child, kept_child};
 use crate::datapath::Ctx;
 use crate::datapath::Shape;
+use crate::panics::Panics;
 use crate::shared::Shared;
 
 /// The place of a qdisc that a text names.
@@ -357,21 +358,23 @@ impl<A: Arch> NetDev<A> {
         cx: &mut Ctx<'_, A>,
     ) {
         qdisc.set_handle(handle);
-        self.shared.exchange(self.shared.root_of(txq), Some(qdisc), tree.gate(), cx);
+        let mut panics = Panics::default();
+        self.shared.exchange(self.shared.root_of(txq), Some(qdisc), tree.gate(), cx, &mut panics);
         if let Some(child) = tree.children.as_mut().and_then(|c| c.get_mut(usize::from(txq))) {
             *child = handle;
         }
+        panics.raise();
     }
 
     /// Attaches the planned qdiscs in place of all that are attached.
-    pub(super) fn graft(&self, tree: &mut Tree, plan: Plan<A>, cx: &mut Ctx<'_, A>) {
+    pub(super) fn graft(&self, tree: &mut Tree, mut plan: Plan<A>, cx: &mut Ctx<'_, A>) {
         let dev = &*self.shared;
-        dev.change_rule(plan.shape, cx, |first, cx| {
-            for (root, mut qdisc) in (first..).zip(plan.qdiscs) {
-                if let Some(qdisc) = qdisc.as_mut().filter(|_| plan.children.is_none()) {
-                    qdisc.set_handle(plan.root);
-                }
-                dev.exchange(root, qdisc, tree.gate(), cx);
+        if plan.children.is_none() {
+            plan.qdiscs.iter_mut().flatten().for_each(|qdisc| qdisc.set_handle(plan.root));
+        }
+        dev.change_rule(plan.shape, cx, |first, cx, panics| {
+            for (root, qdisc) in (first..).zip(plan.qdiscs) {
+                dev.exchange(root, qdisc, tree.gate(), cx, panics);
             }
             (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
             tree.replicas = plan.replicas;

@@ -7,7 +7,6 @@
 
 use std::any::TypeId;
 use std::mem::{self, ManuallyDrop};
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{io, process, thread};
 
@@ -18,6 +17,7 @@ use super::{BuildError, NetDev};
 use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::driver::Driver;
+use crate::panics::Panics;
 use crate::txqueue::TxQueue;
 
 impl Tree {
@@ -38,16 +38,18 @@ impl<A: Arch> NetDev<A> {
             // Before the queues are empty, so that a sender that waits for room finds the device down, not room.
             self.shared.reset_fill(true);
             self.shared.senders.wake_to_look();
-            self.close(Gate::Down, cx);
+            let mut panics = Panics::default();
+            panics.catch(|| self.close(Gate::Down, cx));
             for root in self.shared.roots_used() {
                 let mut running = true;
                 while running {
-                    root.with_core(&self.shared, |core| running = core.is_running());
+                    panics.catch(|| root.with_core(&self.shared, |core| running = core.is_running()));
                     if running {
                         A::relax();
                     }
                 }
             }
+            panics.raise();
         });
     }
 
@@ -153,14 +155,16 @@ impl<A: Arch> NetDev<A> {
     }
 
     fn close(&self, gate: Gate, cx: &mut Ctx<'_, A>) {
+        let mut panics = Panics::default();
         for root in self.shared.roots_in_force() {
-            root.with_core(&self.shared, |core| core.close(gate, cx));
+            panics.catch(|| root.with_core(&self.shared, |core| core.close(gate, cx)));
         }
         for root in self.shared.roots_used() {
             // For packets that wait for an owner, and for packets that a sender has in the driver.
-            root.run(&self.shared, cx);
+            panics.catch(|| root.run(&self.shared, cx));
             cx.free_dropped();
         }
+        panics.raise();
     }
 
     /// Ends all sending. Queued packets are dropped (`QUEUE_PURGE`), and so are all packets handed in afterwards. Drivers
@@ -190,20 +194,16 @@ impl<A: Arch> NetDev<A> {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
         let shared = &self.shared;
-        let mut panicked = None;
+        let mut panics = Panics::default();
         if shared.stopping.swap(1, Release) == 0 {
             shared.roots.iter().for_each(|root| root.fill.end());
             shared.senders.wake_to_look();
-            let close = || self.control(|_, cx| self.close(Gate::Gone, cx));
-            panicked = panic::catch_unwind(AssertUnwindSafe(close)).err();
+            panics.catch(|| self.control(|_, cx| self.close(Gate::Gone, cx)));
             shared.sched.iter().for_each(|s| s.notify());
         }
         let me = thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != me) {
-            panicked = thread.join().err().or(panicked);
-        }
-        if let Some(panic) = panicked {
-            panic::resume_unwind(panic);
+            panics.note(thread.join());
         }
         self.shared.has_threads.store(0, Relaxed);
         let mut cache = self.shared.cache("control", 0);
@@ -211,9 +211,10 @@ impl<A: Arch> NetDev<A> {
         let mut first = Ok(());
         for txq in &self.shared.txqs {
             // Each driver finishes, even if one before it failed.
-            let finished = self.shared.with_driver(txq, &mut cx, |tx, _, _| tx.finish());
-            first = first.and(finished);
+            let finished = panics.catch(|| self.shared.with_driver(txq, &mut cx, |tx, _, _| tx.finish()));
+            first = first.and(finished.unwrap_or(Ok(())));
         }
+        panics.raise();
         first
     }
 

@@ -16,35 +16,40 @@ use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::datapath::Root;
 use crate::datapath::Shape;
+use crate::panics::Panics;
 use crate::shared::Shared;
 
 impl<A: Arch> Shared<A> {
     /// Puts the rule of `shape` in force. `open` attaches the qdiscs of the new queues; it gets the number of the first.
+    ///
+    /// If an old qdisc panics when its packets are dropped, the change ends first, and the panic is raised then.
     pub(super) fn change_rule(
         &self,
         shape: Shape,
         cx: &mut Ctx<'_, A>,
-        open: impl FnOnce(usize, &mut Ctx<'_, A>),
+        open: impl FnOnce(usize, &mut Ctx<'_, A>, &mut Panics),
     ) {
         let (old, new) = (self.rule(), self.rule().next(shape));
+        let mut panics = Panics::default();
         if old.shape() == shape {
-            return open(self.root_at(new, 0), cx);
+            open(self.root_at(new, 0), cx, &mut panics);
+            return panics.raise();
         }
         // First those that are closed already: they relay to those that are closed next.
         self.roots.iter().filter(|root| !self.has(old, root.index)).for_each(|root| self.hold(root, cx));
         // From here until the old queues have handed on all packets, two queues may feed one txq.
-        self.revoke_seats(cx);
+        self.revoke_seats(cx, &mut panics);
         let closes = || self.roots.iter().filter(|root| self.has(old, root.index));
         // noqueue cannot keep packets, so it must not be closed before the new queues are in force.
         let keeps = old.shape() != Shape::NoQueue;
         for root in closes().filter(|_| keeps) {
-            self.exchange(root.index, None, Gate::Hold, cx);
+            self.exchange(root.index, None, Gate::Hold, cx, &mut panics);
             self.hold(root, cx);
         }
-        open(self.root_at(new, 0), cx);
+        open(self.root_at(new, 0), cx, &mut panics);
         self.put_in_force(new);
         for root in closes().filter(|_| !keeps) {
-            self.exchange(root.index, None, Gate::Relay, cx);
+            self.exchange(root.index, None, Gate::Relay, cx, &mut panics);
         }
         for root in self.roots.iter().filter(|root| !self.has(new, root.index)) {
             root.with_core(self, |core| core.open(Gate::Relay));
@@ -53,6 +58,7 @@ impl<A: Arch> Shared<A> {
         // Workers run the queues: packets and wakes may have reached the old ones meanwhile. This thread does not call a
         // driver, because a driver may panic.
         self.roots.iter().for_each(|root| self.hand_over(root.index));
+        panics.raise();
     }
 
     /// Closes a queue, which keeps packets that arrive from now on. Drops those that have arrived, once the last batch that the
@@ -79,15 +85,15 @@ impl<A: Arch> Shared<A> {
     pub(super) fn exchange(
         &self,
         root: usize,
-        qdisc: Option<Box<dyn Qdisc<A>>>,
+        mut qdisc: Option<Box<dyn Qdisc<A>>>,
         gate: Gate,
         cx: &mut Ctx<'_, A>,
+        panics: &mut Panics,
     ) {
-        let (mut new, mut old) = (Some(qdisc), None);
-        self.roots[root].with_core(self, |core| old = new.take().and_then(|new| core.graft(new, gate, cx)));
+        panics.catch(|| self.roots[root].with_core(self, |core| core.graft(&mut qdisc, gate, cx)));
         // A timer of the old qdisc fires without effect. Packets that senders have left for the owner go to the new qdisc.
         cx.free_dropped();
-        drop(old);
+        panics.catch(|| drop(qdisc));
     }
 }
 

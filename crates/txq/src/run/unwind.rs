@@ -37,11 +37,17 @@ impl<A: Arch> Drop for InQdisc<'_, A> {
             Back::ToQdisc => core.unadmitted.append(batch),
             Back::InFront => core.put_in_front(batch),
         }
-        // The qdisc says how many packets it holds; the difference is counted as lost. A second panic here would abort, so a
-        // qdisc that panics in `qlen` counts as empty.
-        let held = panic::catch_unwind(AssertUnwindSafe(|| core.qlen()));
-        let held = held.unwrap_or(core.requeued.len() + core.unadmitted.len()) as u64;
-        let counters = &mut core.counters;
+        core.count_lost();
+    }
+}
+
+impl<A: Arch> Core<A> {
+    /// Counts packets as lost that the qdisc had and no longer says that it holds. One that panics in `qlen` counts as empty:
+    /// a second panic would abort.
+    pub(crate) fn count_lost(&mut self) {
+        let held = panic::catch_unwind(AssertUnwindSafe(|| self.qlen()));
+        let held = held.unwrap_or(self.requeued.len() + self.unadmitted.len()) as u64;
+        let counters = &mut self.counters;
         let there = [counters.sent, counters.drops.total(), counters.in_driver, held];
         let there = there.into_iter().fold(0, u64::saturating_add);
         counters

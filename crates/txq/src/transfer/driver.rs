@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 
-use crate::datapath::{Ctx, Datapath, Errand, Root, RootSelector};
+use crate::datapath::{Core, Ctx, Datapath, Errand, Root, RootSelector};
+use crate::panics::Panics;
 use crate::txqueue::{DoneSide, TxQueue, TxSide};
 
 impl<A: Arch> Datapath<A> {
@@ -33,28 +34,34 @@ impl<A: Arch> Datapath<A> {
     ) -> R {
         let mut f = Some(f);
         let mut result = None;
+        let mut panics = Panics::default();
         loop {
             let Some(root) = txq.seated() else {
                 let done = txq.with_locks(false, |tx, done| f.take().map(|f| f(tx, done, cx)));
                 match done.flatten() {
-                    Some(result) => return result,
+                    Some(result) => {
+                        panics.raise();
+                        return result;
+                    }
                     None => continue,
                 }
             };
             let root = &self.roots[root];
             let suspended =
                 (!root.discipline.core_excludes_driver()).then(|| Suspended::new(self, txq, root.index));
-            root.with_core(self, |core| {
+            let visit = |core: &mut Core<A>| {
                 if !core.is_running() && txq.seated() == Some(root.index) {
                     // The completion lock still guards completions that are not inline.
                     let done = txq.with_locks(true, |tx, done| f.take().map(|f| f(tx, done, cx)));
                     result = done.flatten();
                 }
-            });
+            };
+            panics.catch(|| root.with_core(self, visit));
             drop(suspended);
-            if let Some(result) = result {
+            if f.is_none() {
                 self.hand_over(root.index);
-                return result;
+                panics.raise();
+                return result.expect("a call that did not panic has a result");
             }
             self.run_or_leave(root, cx);
         }
@@ -78,9 +85,9 @@ impl<A: Arch> Datapath<A> {
     }
 
     /// Takes all seats away: from now on the locks guard the drivers.
-    pub(crate) fn revoke_seats(&self, cx: &mut Ctx<'_, A>) {
+    pub(crate) fn revoke_seats(&self, cx: &mut Ctx<'_, A>, panics: &mut Panics) {
         for txq in &self.txqs {
-            self.with_driver(txq, cx, |_, _, _| txq.revoke());
+            panics.catch(|| self.with_driver(txq, cx, |_, _, _| txq.revoke()));
         }
     }
 

@@ -7,6 +7,7 @@ mod late;
 mod liar;
 mod qdiscs;
 mod reentry;
+mod replaced;
 mod rings;
 mod small;
 

@@ -11,9 +11,10 @@ use txq_core::pool::slot::Slot;
 use txq_core::stats::contention::Retry;
 use txq_core::sync::contention::Retries;
 use txq_core::sync::llist::LList;
-use txq_sched::qdisc::BANDS;
+use txq_sched::qdisc::{BANDS, NoLock};
 
 use crate::datapath::Core;
+use crate::panics::Panics;
 
 /// The lists of a queue.
 pub(super) struct Lists<A: Arch> {
@@ -90,11 +91,15 @@ impl<A: Arch> Lists<A> {
     }
 }
 
+/// Returns the bands of a core's qdisc. One that panics has none. The panic goes no further, so that the qdisc can be replaced.
+pub(super) fn bands<A: Arch>(core: &Core<A>) -> Option<NoLock> {
+    Panics::default().catch(|| core.qdisc.as_ref().and_then(|q| q.nolock())).flatten()
+}
+
 impl<A: Arch> Rule<A> {
-    /// Sets the rule to that of the qdisc in `core`. Senders may use the old one for a while: the owner takes packets from
+    /// Sets the rule to that of the qdisc's bands. Senders may use the old one for a while: the owner takes packets from
     /// any list.
-    pub(super) fn follow(&self, core: &Core<A>, max_burst: u32) {
-        let bands = core.qdisc.as_ref().and_then(|q| q.nolock());
+    pub(super) fn follow(&self, bands: Option<NoLock>, max_burst: u32) {
         let map = bands
             .as_ref()
             .map_or(0, |b| b.priomap.iter().rev().fold(0, |map, &band| map << 4 | u64::from(band)));
