@@ -60,15 +60,15 @@ impl<A: Arch> Root<A> {
 
     /// Waits until the core has no owner, and calls `f` with it. If the qdisc panics, outside `f` too, the visit ends like any
     /// other before the panic is raised again.
-    pub(crate) fn with_core(&self, dev: &Datapath<A>, f: impl FnMut(&mut Core<A>)) {
-        let _ = self.visit(dev, f);
+    pub(crate) fn with_core(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
+        let _ = self.visit(dev, &mut f);
     }
 
     /// As [`with_core`](Root::with_core), for one of many calls in a row. If packets wait for an owner afterwards, sleeps for
     /// as long as `f` took. A caller that took the core again at once would keep it: the worker needs longer to wake.
     pub(crate) fn with_core_for_portion(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
         let mut took: Nanos = 0;
-        let is_waited_for = self.visit(dev, |core| {
+        let is_waited_for = self.visit(dev, &mut |core| {
             let began = A::now();
             f(core);
             took = A::now().saturating_sub(began);
@@ -83,7 +83,7 @@ impl<A: Arch> Root<A> {
 
     /// Waits until the core has no owner, and calls `f` with it. Returns whether packets waited for an owner afterwards, so
     /// that a worker runs the queue.
-    fn visit(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) -> bool {
+    fn visit(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>)) -> bool {
         let _inside = Entered::<A>::new(dev);
         let mut panics = Panics::default();
         let hand_over = HandOver(self.index, dev);
