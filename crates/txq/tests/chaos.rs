@@ -32,7 +32,7 @@ use txq::{Discipline, Flow, Nanos, NetDev, Room, Sender, WaitError};
 use txq_core::arch::{Arch, Native};
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
-const ROOTS: [&str; 14] = [
+const ROOTS: [&str; 15] = [
     "root pfifo",
     "root handle 5: pfifo limit 20",
     "root bfifo limit 30000",
@@ -42,12 +42,13 @@ const ROOTS: [&str; 14] = [
     "root mq",
     "root noqueue",
     "root pfifo limit 3",
+    "root fq_codel limit 60",
     // Those that keep packets for a time: a worker sends them then.
     "root tbf rate 100mbit burst 2k limit 20k",
     "root tbf_mq rate 100mbit burst 2k limit 20k",
     "root cake bandwidth 200mbit",
     "root cake_mq bandwidth 200mbit",
-    "root fq_codel limit 60",
+    "root netem delay 200us limit 50",
 ];
 const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30: pfifo"];
 const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];

@@ -80,6 +80,8 @@ struct Netem<A: Arch> {
     child: Child<A>,
     /// Packets and bytes queued in the child, and the packets that it has dropped.
     total: Total,
+    /// The latest time that a call has read. A thread that takes over the queue may have read the clock before the last one.
+    now: Nanos,
     /// The latest time at which a packet leaves, of all that have come.
     last: Nanos,
     stats: QdiscStats,
@@ -130,6 +132,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>,
         ahead: PacketList::new(),
         child: Child::new(Box::new(Noop)),
         total: Total::default(),
+        now: 0,
         last: 0,
         stats: QdiscStats::default(),
         counts: Counts::default(),
@@ -147,6 +150,12 @@ fn delay(mean: u64, deviation: u64, table: Option<&Table>, number: u32) -> Nanos
 }
 
 impl<A: Arch> Netem<A> {
+    /// Reads the clock; returns the time, which never goes back.
+    fn tick(&mut self, cx: &mut Cx<'_, A>) -> Nanos {
+        self.now = self.now.max(cx.clock.now());
+        self.now
+    }
+
     /// Returns when a packet of that length leaves.
     fn time(&mut self, bytes: usize, now: Nanos) -> Nanos {
         let Params { delay: mean, jitter, correlation, table, .. } = &self.params;
@@ -236,7 +245,7 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
             self.ahead.push_front(packet);
             return Verdict::Success;
         }
-        let now = cx.clock.now();
+        let now = self.tick(cx);
         let time = self.time(packet.len(), now);
         self.counts.delayed += u64::from(time > now);
         self.queue.push(time, packet);
@@ -244,7 +253,7 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let now = cx.clock.now();
+        let now = self.tick(cx);
         while budget.is_left() {
             if let Some(packet) = self.ahead.pop_front() {
                 budget.send(packet, out, &mut self.stats);

@@ -127,18 +127,18 @@ impl<A: Arch> Core<A> {
     /// A panic of the old qdisc is raised after all that. What it then still holds is counted as lost, and goes with it.
     pub(crate) fn graft(&mut self, qdisc: &mut Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
         let mut panics = Panics::default();
-        let mut purged = Some(());
+        let mut lost = false;
         if self.gate == Gate::Hold {
             self.requeued.append(&mut self.unadmitted);
             self.unadmitted.append(&mut self.requeued);
         } else {
-            purged = panics.catch(|| self.purge(cx));
+            lost = panics.catch(|| self.purge(cx)).is_none();
         }
         self.refused = 0;
         self.requeues_before = self.counters.requeues;
         self.gate = gate;
         std::mem::swap(&mut self.qdisc, qdisc);
-        if purged.is_none() {
+        if lost {
             self.count_lost();
         }
         panics.raise();

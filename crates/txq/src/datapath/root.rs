@@ -109,12 +109,12 @@ impl<A: Arch> Root<A> {
     }
 }
 
-/// Makes a worker run a queue after a visit that a panic of the qdisc ends: packets may wait that a sender has left for this
-/// owner.
+/// Makes a worker run a queue when dropped: at the end of a visit, and also if a panic of the qdisc ends the visit. Packets may
+/// wait that a sender has left for this owner.
 struct HandOver<'d, A: Arch>(usize, &'d Datapath<A>);
 
 impl<A: Arch> HandOver<'_, A> {
-    /// The visit has ended without a panic.
+    /// Ends a visit without a panic: a worker runs the queue only if it must.
     fn end(self, must_run: bool) {
         if !must_run {
             mem::forget(self);

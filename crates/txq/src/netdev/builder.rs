@@ -216,7 +216,8 @@ impl<A: Arch> Builder<A> {
         xmit_times: bool => xmit_times = xmit_times;
     }
 
-    /// Sets a root qdisc of the program's own, in place of one in tc's words. It serves all txqs.
+    /// Sets a root qdisc of the program's own, in place of one in tc's words. It serves all txqs. If it panics while it is
+    /// replaced, or while the device goes down, that call makes its change first, and raises the panic then.
     #[must_use]
     pub fn custom_qdisc(mut self, qdisc: impl Qdisc<A> + 'static) -> Self {
         self.custom_qdisc = Some(Box::new(qdisc));

@@ -4,13 +4,13 @@
 
 use std::marker::PhantomData;
 use std::mem;
-use std::panic::{self, AssertUnwindSafe};
 
 use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 
 use crate::datapath::Core;
+use crate::panics::Panics;
 use crate::run::{Driven, Owner};
 
 /// Guards a core while its qdisc is called with a batch. Forgotten when the call returns; dropped when it panics.
@@ -45,7 +45,7 @@ impl<A: Arch> Core<A> {
     /// Counts packets as lost that the qdisc had and no longer says that it holds. One that panics in `qlen` counts as empty:
     /// a second panic would abort.
     pub(crate) fn count_lost(&mut self) {
-        let held = panic::catch_unwind(AssertUnwindSafe(|| self.qlen()));
+        let held = Panics::default().catch(|| self.qlen());
         let held = held.unwrap_or(self.requeued.len() + self.unadmitted.len()) as u64;
         let counters = &mut self.counters;
         let there = [counters.sent, counters.drops.total(), counters.in_driver, held];

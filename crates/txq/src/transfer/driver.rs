@@ -1,6 +1,5 @@
 //! Access to a txq's driver: by the queue that alone feeds the txq, or by the holder of the locks (`txqueue/seat.rs`).
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
@@ -78,7 +77,7 @@ impl<A: Arch> Datapath<A> {
         };
         if self.has_threads.load(Relaxed) != 0 {
             self.hand_over(root.index);
-        } else if panic::catch_unwind(AssertUnwindSafe(&mut run)).is_err() {
+        } else if Panics::default().catch(&mut run).is_none() {
             self.count_worker_death();
         }
         A::relax();

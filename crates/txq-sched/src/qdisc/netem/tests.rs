@@ -87,6 +87,18 @@ fn a_delay_is_exact() {
     assert_eq!(bench.counter("delayed"), 2);
 }
 
+/// The owner of a queue has read the clock before the owner that came first.
+#[test]
+fn a_packet_with_an_earlier_reading_of_the_clock_overtakes_none() {
+    let mut bench = Bench::new("netem delay 10ms");
+    for before in [0, MS, 2 * MS] {
+        bench.now -= before;
+        assert_eq!(bench.enqueue(100), Verdict::Success);
+    }
+    let numbers: Vec<u64> = bench.run().into_iter().map(|(_, number)| number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+}
+
 #[test]
 fn jitter_has_its_distribution() {
     const N: usize = 20_000;
