@@ -340,7 +340,9 @@ impl<A: Arch> Sender<A> {
             self.reap_deferred();
             // If refused, wait for the next turn: the answer stays the same while packets are on their way, and asking takes
             // locks.
-            self.renewing = !self.steer.renew(cpu, self.dev.reselection, |txq| self.dev.is_idle(txq));
+            // Parts that a panic has left were split by the old choice, and are in no queue.
+            self.renewing = !self.parts.is_empty()
+                || !self.steer.renew(cpu, self.dev.reselection, |txq| self.dev.is_idle(txq));
         } else {
             self.renewing = false;
         }

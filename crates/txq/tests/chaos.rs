@@ -11,7 +11,8 @@
 //! Errors that it finds within seconds, and no model does, because they need too many threads at the wrong moment: a queue
 //! that comes into force while it relays (`netdev/rule.rs`); an owner in lockless whose packets overtake those that it has
 //! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`). It finds within minutes a packet that is
-//! relayed in front of an older one, whose queue was closed later (`netdev/rule.rs`).
+//! relayed in front of an older one, whose queue was closed later (`netdev/rule.rs`), and a packet that overtakes what a panic has
+//! left in its sender (`sender.rs`).
 
 #[path = "chaos/jitter.rs"]
 mod jitter;
@@ -32,7 +33,7 @@ use txq::{Discipline, Flow, Nanos, NetDev, Room, Sender, WaitError};
 use txq_core::arch::{Arch, Native};
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
-const ROOTS: [&str; 15] = [
+const ROOTS: [&str; 16] = [
     "root pfifo",
     "root handle 5: pfifo limit 20",
     "root bfifo limit 30000",
@@ -49,6 +50,7 @@ const ROOTS: [&str; 15] = [
     "root cake bandwidth 200mbit",
     "root cake_mq bandwidth 200mbit",
     "root netem delay 200us limit 50",
+    "root fq maxrate 20mbit",
 ];
 const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30: pfifo"];
 const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];

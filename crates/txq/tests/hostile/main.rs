@@ -5,6 +5,7 @@ mod drivers;
 mod endings;
 mod late;
 mod liar;
+mod parts;
 mod qdiscs;
 mod reentry;
 mod replaced;
