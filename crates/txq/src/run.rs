@@ -397,6 +397,7 @@ fn run_batch<A: Arch>(
 
 /// Sends a batch without a qdisc, and drops packets that the driver refuses (`__dev_queue_xmit` of a device without a
 /// queue).
+#[inline(always)]
 pub(crate) fn run_noqueue<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
@@ -407,17 +408,30 @@ pub(crate) fn run_noqueue<A: Arch>(
     let n = batch.len() as u64;
     let txq = &cx.dev.txqs[usize::from(txq)];
     core.counters.taken += n;
-    if core.permit.covers(batch, cx) {
-        let mut direct = Direct { core, packets: n };
-        let sent = txq.pass_permitted(root.index, batch, cx, &mut direct.core.counters.drops);
-        direct.packets = 0;
-        direct.core.counters.sent += sent.packets;
-        direct.core.counters.sent_bytes += sent.bytes;
-        return match sent.packets {
-            0 => refused_directly(direct.core, root, txq, batch, cx),
-            _ => Verdict::Success,
-        };
+    if !core.permit.covers(batch, cx) {
+        return run_noqueue_slow(core, root, txq, batch, cx);
     }
+    let mut direct = Direct { core, packets: n };
+    let sent = txq.pass_permitted(root.index, batch, cx, &mut direct.core.counters.drops);
+    direct.packets = 0;
+    direct.core.counters.sent += sent.packets;
+    direct.core.counters.sent_bytes += sent.bytes;
+    match sent.packets {
+        0 => refused_directly(direct.core, root, txq, batch, cx),
+        _ => Verdict::Success,
+    }
+}
+
+/// As [`run_noqueue`], without a permit: checks all conditions. The batch counts as taken.
+#[inline(never)]
+fn run_noqueue_slow<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    txq: &TxQueue<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    let n = batch.len() as u64;
     core.end_permit();
     if core.gate != Gate::Open
         && let Some(verdict) = core.at_gate(batch, cx)

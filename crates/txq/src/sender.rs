@@ -274,15 +274,16 @@ impl<A: Arch> Sender<A> {
             Begun::None(verdict) => return verdict,
             begun => begun,
         };
-        begun.verdict(match self.steer.fixed() {
-            Some(txq) if self.parts.is_empty() => self.submit(txq, batch),
+        let txq = match self.steer.fixed() {
+            Some(txq) if self.parts.is_empty() => txq,
             None if self.parts.is_empty() && batch.len() == 1 => {
                 let mut txq = 0;
                 batch.for_each_mut(|packet| txq = self.steer.pick(packet));
-                self.submit(txq, batch)
+                txq
             }
-            _ => self.submit_split(batch),
-        })
+            _ => return begun.verdict(self.submit_split(batch)),
+        };
+        begun.verdict(self.submit(txq, batch))
     }
 
     /// Begins a call: follows the device's rule, runs the egress filters, counts the packets, and checks the choice of txqs.
@@ -368,14 +369,14 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn submit(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         self.steer.note(txq);
         self.enter(txq, batch)
     }
 
     /// Hands packets for a txq to its qdisc.
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         let root = self.dev.root_at(self.rule, txq);
         self.cache.leases().turn_to(root);

@@ -331,28 +331,27 @@ impl<A: Arch> PacketList<A> {
         self.len > 0 && ptr::eq(self.home, home)
     }
 
-    /// Ends the first packet of a list that [`is_of`](PacketList::is_of) one home; returns its buffer, which the caller owns
-    /// then. Does not update the bytes and segments; the call that returns `None` resets them.
+    /// Ends the packets of a list that [`is_of`](PacketList::is_of) one home: calls `f` with each buffer, in order, which the
+    /// caller owns then.
     #[inline]
-    pub(crate) fn take_front(&mut self) -> Option<NonNull<Slot<A>>> {
-        if self.len == 0 {
-            self.forget();
-            return None;
+    pub(crate) fn take_each(&mut self, mut f: impl FnMut(NonNull<Slot<A>>)) {
+        let (mut at, len) = (self.head, self.len);
+        self.forget();
+        for behind in (0..len).rev() {
+            // SAFETY: a list that is not empty has a head, which it owns and now gives away.
+            let slot = unsafe { NonNull::new_unchecked(at) };
+            if behind > 0 {
+                // SAFETY: a packet that is not the last has a valid `next`.
+                at = unsafe { (*at).next.with(|n| *n) };
+            }
+            #[cfg(debug_assertions)]
+            // SAFETY: the buffer was the list's.
+            unsafe {
+                let s = slot.as_ref();
+                s.check.back(s.body.with(|b| (*b).home));
+            }
+            f(slot);
         }
-        // SAFETY: a list that is not empty has a head, which it owns and now gives away.
-        let slot = unsafe { NonNull::new_unchecked(self.head) };
-        self.len -= 1;
-        if self.len > 0 {
-            // SAFETY: a packet that is not the last has a valid `next`.
-            self.head = unsafe { (*self.head).next.with(|n| *n) };
-        }
-        #[cfg(debug_assertions)]
-        // SAFETY: the buffer was the list's.
-        unsafe {
-            let s = slot.as_ref();
-            s.check.back(s.body.with(|b| (*b).home));
-        }
-        Some(slot)
     }
 
     /// Frees the list without a cache: sends each run of packets of one home there in one push.

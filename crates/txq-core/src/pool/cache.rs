@@ -200,7 +200,7 @@ impl<A: Arch> Cache<A> {
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
         if n <= self.stack.len()
-            && n as i64 <= self.limit.saturating_sub(self.out)
+            && self.out + n as i64 <= self.limit
             && len <= self.shared.room
             && !self.home().is_kicked()
         {

@@ -46,7 +46,9 @@ impl<A: Arch, T> Ring<A, T> {
     #[inline]
     fn slot(&self, at: u32) -> &A::Cell<MaybeUninit<T>> {
         let i = (at & self.mask) as usize;
-        &self.blocks[i / BLOCK].0[i % BLOCK]
+        // SAFETY: the blocks have `mask + 1` slots or more.
+        let block = unsafe { self.blocks.get_unchecked(i / BLOCK) };
+        &block.0[i % BLOCK]
     }
 }
 
@@ -149,6 +151,14 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the slot is filled, and the cursor has moved on, so the value is read once.
         Some(slot.with(|s| unsafe { (*s).assume_init_read() }))
+    }
+
+    /// Takes the next value and forgets it: one that the caller has emptied in place ([`peek_mut`](Consumer::peek_mut)).
+    #[inline]
+    pub fn skip(&mut self) {
+        if self.refresh() {
+            self.tail = self.tail.wrapping_add(1);
+        }
     }
 
     /// Returns to the producer all slots emptied so far.

@@ -50,8 +50,8 @@ impl<A: Arch> Complete<A> for Done<A> {
             // Appends it in place: moving the list would copy it in wider words than it was just written in, and wait for
             // those stores.
             done.append(batch);
-            // The list is empty now: nothing to drop, and `forget` copies nothing.
-            mem::forget(self.ring.pop());
+            // The list is empty now: there is nothing to drop.
+            self.ring.skip();
         }
         self.ring.publish();
         None

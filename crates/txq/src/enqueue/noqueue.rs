@@ -34,12 +34,17 @@ const NOBODY: u64 = 0;
 /// bounds a circle of devices in which each waits for the next.
 const PATIENCE: Nanos = 10_000_000;
 
-/// Marks the core as owned until this is dropped.
-struct OwnerState<'o, T: Atomic<u64>>(&'o T);
+/// The core, owned by this thread until this is dropped.
+struct Owned<'q, A: Arch> {
+    core: Held<'q, A, Core<A>>,
+    owner: &'q A::AtomicU64,
+}
 
-impl<T: Atomic<u64>> Drop for OwnerState<'_, T> {
+impl<A: Arch> Drop for Owned<'_, A> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.store(NOBODY, Relaxed);
+        // The lock is released after this.
+        self.owner.store(NOBODY, Relaxed);
     }
 }
 
@@ -62,24 +67,30 @@ impl<A: Arch> NoQueue<A> {
         }
     }
 
-    /// Calls `f` with the core. Returns `None` if the wait for it might never end: this thread owns the core already,
+    /// Waits for the core and takes it. Returns `None` if the wait might never end: this thread owns the core already,
     /// because its driver sends to its own device, or the owner's driver waits for something that this thread owns.
-    fn with<R>(&self, f: impl FnOnce(&mut Core<A>) -> R) -> Option<R> {
-        let f = |held: &mut Held<'_, A, Core<A>>| {
-            let owner = OwnerState::<A::AtomicU64>(&self.owner);
-            owner.0.store(A::thread(), Relaxed);
-            f(held.data())
-        };
+    #[inline]
+    fn own(&self) -> Option<Owned<'_, A>> {
         // The caller's own entry is one.
-        if A::inside(|inside| inside.depth()) <= 1 {
-            return Some(self.core.with_at(Site::Enqueue, f));
+        match A::inside(|inside| inside.depth()) <= 1 {
+            true => Some(self.owned(self.core.lock_at(Site::Enqueue))),
+            false => self.own_nested(),
         }
-        let mut f = Some(f);
+    }
+
+    #[inline]
+    fn owned<'q>(&'q self, core: Held<'q, A, Core<A>>) -> Owned<'q, A> {
+        self.owner.store(A::thread(), Relaxed);
+        Owned { core, owner: &self.owner }
+    }
+
+    /// As [`own`](NoQueue::own), for a thread that is inside another call.
+    #[cold]
+    fn own_nested(&self) -> Option<Owned<'_, A>> {
         let end = A::now() + PATIENCE;
         while self.owner.load(Relaxed) != A::thread() {
-            let done = self.core.try_with_at(Site::Enqueue, |held| f.take().map(|f| f(held)));
-            if let Some(done) = done {
-                return done;
+            if let Some(core) = self.core.try_lock_at(Site::Enqueue) {
+                return Some(self.owned(core));
             }
             if A::now() >= end {
                 break;
@@ -92,9 +103,12 @@ impl<A: Arch> NoQueue<A> {
 
 impl<A: Arch> CoreAccess<A> for NoQueue<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.with(|core| match core.gate() {
-            Gate::Relay | Gate::Hold => None,
-            _ => Some(run_noqueue(core, root, self.txq, batch, cx)),
+        let verdict = self.own().map(|mut owned| {
+            let core = owned.core.data();
+            match core.gate() {
+                Gate::Relay | Gate::Hold => None,
+                _ => Some(run_noqueue(core, root, self.txq, batch, cx)),
+            }
         });
         match verdict {
             Some(Some(verdict)) => {
@@ -118,8 +132,8 @@ impl<A: Arch> CoreAccess<A> for NoQueue<A> {
     /// Reaps completions if the worker asks for that. No packets wait here.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if let Errand::Reap(txq) = cx.errand {
-            let next = self.with(|core| {
-                core.end_permit();
+            let next = self.own().map(|mut owned| {
+                owned.core.data().end_permit();
                 cx.dev.txqs[usize::from(txq)].reap_for_worker(root.index, cx)
             });
             cx.errand = Errand::Done(next.flatten());

@@ -130,13 +130,21 @@ struct Passing<'c, A: Arch> {
 }
 
 impl<A: Arch> Drop for Passing<'_, A> {
-    #[cold]
+    /// Inlined, so that the guard's fields need not be in memory.
+    #[inline(always)]
     fn drop(&mut self) {
+        self.core.passing_panicked(self.batch, self.packets);
+    }
+}
+
+impl<A: Arch> Core<A> {
+    #[cold]
+    fn passing_panicked(&mut self, batch: &mut PacketList<A>, packets: u64) {
         let mut driven = Driven::new();
-        driven.batch.append(self.batch);
-        driven.packets = self.packets;
-        driven.purges = self.core.purges;
-        self.core.counters.in_driver = self.packets;
-        self.core.driver_panicked(&mut driven);
+        driven.batch.append(batch);
+        driven.packets = packets;
+        driven.purges = self.purges;
+        self.counters.in_driver = packets;
+        self.driver_panicked(&mut driven);
     }
 }

@@ -121,10 +121,18 @@ pub(super) struct Direct<'c, A: Arch> {
 }
 
 impl<A: Arch> Drop for Direct<'_, A> {
+    #[inline(always)]
     fn drop(&mut self) {
         if self.packets > 0 {
-            self.core.permit.withdraw();
+            self.core.direct_panicked(self.packets);
         }
-        self.core.counters.drops.add(DropReason::NotSpecified, self.packets);
+    }
+}
+
+impl<A: Arch> Core<A> {
+    #[cold]
+    fn direct_panicked(&mut self, packets: u64) {
+        self.permit.withdraw();
+        self.counters.drops.add(DropReason::NotSpecified, packets);
     }
 }

@@ -32,10 +32,15 @@ impl<A: Arch> Cache<A> {
             self.stack.len() + list.len() <= self.size && !self.sharing && self.mode != FreeMode::Shared;
         if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
             // All buffers are this sender's: they go on the stack in the list's order.
-            self.out -= list.len() as i64;
-            while let Some(slot) = list.take_front() {
-                self.stack.push(slot);
-            }
+            let (before, n) = (self.stack.len(), list.len());
+            self.out -= n as i64;
+            let mut free = self.stack.spare_capacity_mut()[..n].iter_mut();
+            list.take_each(|slot| {
+                free.next().expect("a place for each").write(slot);
+            });
+            let filled = n - free.len();
+            // SAFETY: these places have got a buffer each.
+            unsafe { self.stack.set_len(before + filled) };
             return;
         }
         self.free_slow(list);
