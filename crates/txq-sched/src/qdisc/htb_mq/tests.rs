@@ -104,10 +104,10 @@ fn assert_within(left: &Left, of: impl Fn(u16) -> bool, rate: u64, burst: u64) {
 fn classes_that_are_busy_everywhere_share_by_quantum() {
     for (mbit, time) in [
         (1, 200 * SECOND),
-        (100, 10 * SECOND),
-        (1000, 2 * SECOND),
-        (10_000, SECOND / 4),
-        (40_000, SECOND / 16),
+        (100, 4 * SECOND),
+        (1000, SECOND / 2),
+        (10_000, SECOND / 16),
+        (40_000, SECOND / 32),
     ] {
         for busy in [1, 2, 16, 64] {
             let rate = mbit * MBIT;
