@@ -1,5 +1,8 @@
 //! A qdisc in virtual time, for the tests of trees and of kinds that hold packets back.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use txq_core::clock::Clock;
 use txq_core::drop::DropCounts;
 use txq_core::pool::{Backing, Cache, Pool, PoolConfig};
@@ -40,6 +43,8 @@ pub(crate) struct Stand {
     env: Env,
     /// The txqs that take no packets.
     pub(crate) stopped: Stopped,
+    /// Dropped last, when the packets are home.
+    _pool: StandPool,
 }
 
 /// Numbers of txqs that are stopped.
@@ -52,11 +57,42 @@ impl Txqs for Stopped {
     }
 }
 
+thread_local! {
+    /// Pools of this thread's former stands, by buffers and room.
+    static SPARE: RefCell<BTreeMap<(u32, usize), Vec<Pool>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The pool of one stand at a time. A test may build a stand for each of hundreds of cases, and a large pool takes longer to
+/// make than a case runs. So the next stand of the thread gets this one, unless packets are still out.
+struct StandPool {
+    pool: Pool,
+    size: (u32, usize),
+}
+
+impl StandPool {
+    fn new(buffers: u32, room: usize) -> Self {
+        let size = (buffers, room);
+        let spare = SPARE.with_borrow_mut(|spare| spare.get_mut(&size).and_then(Vec::pop));
+        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
+        Self { pool: spare.unwrap_or_else(|| Pool::new(&config).unwrap()), size }
+    }
+}
+
+impl Drop for StandPool {
+    fn drop(&mut self) {
+        if self.pool.in_use().values().all(|&packets| packets == 0) {
+            // Fails when the thread ends.
+            let _ = SPARE
+                .try_with(|spare| spare.borrow_mut().entry(self.size).or_default().push(self.pool.clone()));
+        }
+    }
+}
+
 impl Stand {
     /// Returns a stand with so many buffers, of so many bytes.
     pub(crate) fn new(text: &str, env: Env, buffers: u32, room: usize) -> Self {
-        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
+        let pool = StandPool::new(buffers, room);
+        let cache = pool.pool.cache("test", 0);
         let (to_free, copies, drops) = (PacketList::new(), PacketList::new(), DropCounts::default());
         let qdisc = try_build(text, &env).unwrap();
         let (created, copied, numbers) = (0, 0, 0);
@@ -72,6 +108,7 @@ impl Stand {
             numbers,
             env,
             stopped: Stopped::default(),
+            _pool: pool,
         }
     }
 
@@ -87,9 +124,10 @@ impl Stand {
         result
     }
 
-    /// Returns a packet whose cookie is its number, counted from 0.
+    /// Returns a packet of zeros whose cookie is its number, counted from 0.
     pub(crate) fn packet(&mut self, bytes: usize) -> Packet {
         let mut packet = self.cache.alloc(bytes).expect("the pool is large enough");
+        packet.data_mut().fill(0);
         packet.set_cookie(self.numbers);
         self.numbers += 1;
         packet
