@@ -29,10 +29,17 @@ struct Output {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
-        let what = format!("{command:?}");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and takes integers here.
         unsafe { command.pre_exec(die_with_parent) };
+        Self::start_short(command)
+    }
+
+    /// As [`start`](Running::start), for a command that soon ends by itself, also when this process is killed. Nothing is called
+    /// between fork and exec, so the standard library spawns without a copy of this process's page tables: with the pools
+    /// of some devices that copy takes longer than most commands.
+    fn start_short(command: &mut Command) -> Self {
+        let what = format!("{command:?}");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
         let stdout = Output::follow(child.stdout.take().expect("piped"));
         let stderr = Output::follow(child.stderr.take().expect("piped"));
@@ -133,7 +140,7 @@ fn die_with_parent() -> std::io::Result<()> {
 /// Runs a short command to its end and returns its output; a failure fails the test.
 pub(crate) fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
-    let ended = Running::start(command).finish(Duration::from_secs(60));
+    let ended = Running::start_short(command).finish(Duration::from_secs(60));
     assert!(ended.status.success(), "{what}: {}\n{}{}", ended.status, ended.stdout, ended.stderr);
     ended.stdout
 }
