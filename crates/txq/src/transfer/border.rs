@@ -40,13 +40,12 @@ impl<A: Arch> Call<'_, A> {
     /// given, and [`Status::Ok`] means that none is left.
     #[inline]
     pub(super) fn make(self, driver: &mut dyn Transmit<A>) -> Status {
-        let Call { txq, dev, batch, mut tx, unsure, to_free } = self;
-        let given = Given { packets: batch.len(), last: batch.back().map(Packet::address) };
-        let packets = given.packets;
-        let calling = Calling { txq, dev, batch, tx: &mut tx, unsure, to_free, packets };
-        let status = driver.start_xmit(calling.batch, calling.tx);
-        if calling.handed_back() > packets || (status == Status::Ok && !calling.batch.is_empty()) {
-            return calling.correct(&given, status);
+        let given = Given { packets: self.batch.len(), last: self.batch.back().map(Packet::address) };
+        let mut calling = Calling { call: self, packets: given.packets };
+        let Call { batch, tx, .. } = &mut calling.call;
+        let mut status = driver.start_xmit(batch, tx);
+        if calling.handed_back() > given.packets || (status == Status::Ok && !calling.call.batch.is_empty()) {
+            status = calling.correct(&given, status);
         }
         mem::forget(calling);
         status
@@ -60,58 +59,53 @@ struct Given {
     last: Option<*const ()>,
 }
 
-/// A call that has not returned. A correct call passes its address to no function that is not inlined, so that its fields
-/// need not be in memory.
-struct Calling<'c, 't, A: Arch> {
-    txq: &'c TxQueue<A>,
-    dev: &'c Datapath<A>,
-    batch: &'c mut PacketList<A>,
-    tx: &'c mut TxCx<'t, A>,
-    unsure: &'c mut u32,
-    to_free: &'c mut PacketList<A>,
+/// A call that has not returned.
+struct Calling<'c, A: Arch> {
+    call: Call<'c, A>,
     packets: usize,
 }
 
-impl<A: Arch> Calling<'_, '_, A> {
+impl<A: Arch> Calling<'_, A> {
     /// Returns the number of packets left, sent and dropped.
-    #[inline(always)]
+    #[inline]
     fn handed_back(&self) -> usize {
-        self.batch.len() + self.tx.done.len() + self.tx.dropped.len()
+        self.call.batch.len() + self.call.tx.done.len() + self.call.tx.dropped.len()
     }
 
     /// Removes packets that the driver has invented, and returns the status that fits the packets left.
     #[cold]
-    fn correct(self, given: &Given, status: Status) -> Status {
+    fn correct(&mut self, given: &Given, status: Status) -> Status {
         let excess = self.handed_back().saturating_sub(given.packets);
+        let Call { txq, dev, batch, tx, to_free, .. } = &mut self.call;
         if excess > 0 {
-            self.txq.note_bug(DriverBug::Invented, excess, self.dev);
-            let end = self.to_free.len() + excess;
+            txq.note_bug(DriverBug::Invented, excess, dev);
+            let end = to_free.len() + excess;
             // First the packets left that are surely not of the batch. All packets sent or dropped are freed anyway.
-            cut(self.batch, given, excess, self.to_free);
-            for list in [&mut *self.tx.done, &mut *self.tx.dropped, &mut *self.batch] {
-                list.move_front(list.len().min(end - self.to_free.len()), self.to_free);
+            cut(batch, given, excess, to_free);
+            for list in [&mut *tx.done, &mut *tx.dropped, &mut **batch] {
+                list.move_front(list.len().min(end - to_free.len()), to_free);
             }
         }
-        let left_behind = status == Status::Ok && !self.batch.is_empty();
-        if left_behind {
-            self.txq.note_bug(DriverBug::LeftBehind, 0, self.dev);
+        if batch.is_empty() || status != Status::Ok {
+            return status;
         }
-        mem::forget(self);
-        if left_behind { Status::Busy { retry: None } } else { status }
+        txq.note_bug(DriverBug::LeftBehind, 0, dev);
+        Status::Busy { retry: None }
     }
 }
 
-impl<A: Arch> Drop for Calling<'_, '_, A> {
+impl<A: Arch> Drop for Calling<'_, A> {
     /// Accounts for a driver that has panicked. Packets that it was given and has neither left nor given to the context are
     /// on the device's ring, or the panic has freed them.
-    #[inline(always)]
+    #[cold]
     fn drop(&mut self) {
         let taken = self.packets.saturating_sub(self.handed_back());
-        *self.unsure = self.unsure.saturating_add(taken as u32);
-        self.txq.border.panicked.store(1, Relaxed);
-        if let Some(excess @ 1..) = self.batch.len().checked_sub(self.packets) {
-            self.txq.note_bug(DriverBug::Invented, excess, self.dev);
-            self.batch.move_front(excess, self.to_free);
+        let Call { txq, dev, batch, unsure, to_free, .. } = &mut self.call;
+        **unsure = unsure.saturating_add(taken as u32);
+        txq.border.panicked.store(1, Relaxed);
+        if let Some(excess @ 1..) = batch.len().checked_sub(self.packets) {
+            txq.note_bug(DriverBug::Invented, excess, dev);
+            batch.move_front(excess, to_free);
         }
     }
 }
