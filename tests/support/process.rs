@@ -31,13 +31,13 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and takes integers here.
         unsafe { command.pre_exec(die_with_parent) };
-        Self::start_short(command)
+        Self::spawn(command)
     }
 
-    /// As [`start`](Running::start), for a command that soon ends by itself, also when this process is killed. Nothing is called
-    /// between fork and exec, so the standard library spawns without a copy of this process's page tables: with the pools
-    /// of some devices that copy takes longer than most commands.
-    fn start_short(command: &mut Command) -> Self {
+    /// As [`start`](Running::start), but the process outlives this one if this one is killed: for commands that soon end.
+    /// Nothing is called between fork and exec, so the standard library spawns the process without a fork, which would copy the
+    /// page tables of all pools.
+    fn spawn(command: &mut Command) -> Self {
         let what = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -140,7 +140,7 @@ fn die_with_parent() -> std::io::Result<()> {
 /// Runs a short command to its end and returns its output; a failure fails the test.
 pub(crate) fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
-    let ended = Running::start_short(command).finish(Duration::from_secs(60));
+    let ended = Running::spawn(command).finish(Duration::from_secs(60));
     assert!(ended.status.success(), "{what}: {}\n{}{}", ended.status, ended.stdout, ended.stderr);
     ended.stdout
 }

@@ -338,7 +338,7 @@ impl<A: Arch> PacketList<A> {
         let (mut at, len) = (self.head, self.len);
         self.forget();
         for behind in (0..len).rev() {
-            // SAFETY: a list that is not empty has a head, which it owns and now gives away.
+            // SAFETY: `at` is the head, or the `next` of a packet in front of the last: a packet that the list owned and gives away.
             let slot = unsafe { NonNull::new_unchecked(at) };
             if behind > 0 {
                 // SAFETY: a packet that is not the last has a valid `next`.

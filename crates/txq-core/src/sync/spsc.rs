@@ -46,7 +46,7 @@ impl<A: Arch, T> Ring<A, T> {
     #[inline]
     fn slot(&self, at: u32) -> &A::Cell<MaybeUninit<T>> {
         let i = (at & self.mask) as usize;
-        // SAFETY: the blocks have `mask + 1` slots or more.
+        // SAFETY: `i` is at most `mask`, and the blocks have `mask + 1` slots or more.
         let block = unsafe { self.blocks.get_unchecked(i / BLOCK) };
         &block.0[i % BLOCK]
     }
@@ -153,7 +153,8 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         Some(slot.with(|s| unsafe { (*s).assume_init_read() }))
     }
 
-    /// Takes the next value and forgets it: one that the caller has emptied in place ([`peek_mut`](Consumer::peek_mut)).
+    /// Skips the next value, if there is one, without dropping it: for a value that the caller has emptied in place
+    /// ([`peek_mut`](Consumer::peek_mut)).
     #[inline]
     pub fn skip(&mut self) {
         if self.refresh() {
@@ -200,6 +201,23 @@ mod tests {
 
     use super::*;
     use crate::arch::Native;
+
+    #[test]
+    fn a_value_is_emptied_in_place_and_skipped() {
+        let (mut producer, mut consumer) = ring::<Native, Vec<u32>>(2);
+        producer.push(vec![1]).unwrap();
+        producer.push(vec![2]).unwrap();
+        producer.publish();
+        assert_eq!(consumer.peek_mut().map(std::mem::take), Some(vec![1]));
+        consumer.skip();
+        assert_eq!(consumer.pop(), Some(vec![2]));
+        consumer.skip();
+        assert!(producer.push(vec![3]).is_err(), "nothing is published");
+        consumer.publish();
+        producer.push(vec![3]).unwrap();
+        producer.publish();
+        assert_eq!(consumer.pop(), Some(vec![3]), "an empty ring has nothing to skip");
+    }
 
     #[test]
     fn values_cross_in_order() {

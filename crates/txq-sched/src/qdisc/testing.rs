@@ -62,8 +62,8 @@ thread_local! {
     static SPARE: RefCell<BTreeMap<(u32, usize), Vec<Pool>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The pool of one stand at a time. A test may build a stand for each of hundreds of cases, and a large pool takes longer to
-/// make than a case runs. So the next stand of the thread gets this one, unless packets are still out.
+/// The pool of one stand at a time. The next stand of the thread gets the pool of a former one, unless packets are still out:
+/// a test may build a stand for each of hundreds of cases, and a large pool has megabytes of descriptors to initialise.
 struct StandPool {
     pool: Pool,
     size: (u32, usize),

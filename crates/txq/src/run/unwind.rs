@@ -113,26 +113,3 @@ impl<A: Arch> Core<A> {
         self.requeued.append(batch);
     }
 }
-
-/// Guards a core without a qdisc while the driver has a batch. Counts the packets as lost if the driver panics.
-pub(super) struct Direct<'c, A: Arch> {
-    pub(super) core: &'c mut Core<A>,
-    pub(super) packets: u64,
-}
-
-impl<A: Arch> Drop for Direct<'_, A> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.packets > 0 {
-            self.core.direct_panicked(self.packets);
-        }
-    }
-}
-
-impl<A: Arch> Core<A> {
-    #[cold]
-    fn direct_panicked(&mut self, packets: u64) {
-        self.permit.withdraw();
-        self.counters.drops.add(DropReason::NotSpecified, packets);
-    }
-}

@@ -39,7 +39,7 @@ impl<A: Arch> Cache<A> {
                 free.next().expect("a place for each").write(slot);
             });
             let filled = n - free.len();
-            // SAFETY: these places have got a buffer each.
+            // SAFETY: the first `filled` places behind the stack are within its capacity, and a buffer was written into each.
             unsafe { self.stack.set_len(before + filled) };
             return;
         }
