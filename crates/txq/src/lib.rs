@@ -94,6 +94,9 @@ pub use worker::Worker;
 pub use workers::WorkerPool;
 
 /// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.
+///
+/// On x86-64, where Linux keeps the time by the processor's time stamp counter, so does this: it asks the kernel once in a
+/// millisecond, and differs from it by less than a microsecond meanwhile.
 pub fn now() -> Nanos {
     <txq_core::arch::Native as txq_core::arch::Arch>::now()
 }

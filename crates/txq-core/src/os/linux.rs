@@ -1,4 +1,4 @@
-//! Linux: `sched_getcpu`, `CLOCK_MONOTONIC`, `mmap`.
+//! Linux: `sched_getcpu`, `CLOCK_MONOTONIC` (on x86-64 by `tsc`), `mmap`.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -19,6 +19,14 @@ pub(crate) fn cpu() -> u32 {
 /// Returns the time of `CLOCK_MONOTONIC`.
 #[inline]
 pub(crate) fn now() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return super::tsc::now(monotonic);
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    monotonic()
+}
+
+/// Reads `CLOCK_MONOTONIC`.
+pub(super) fn monotonic() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -11,6 +11,8 @@ mod linux;
     expect(dead_code, reason = "no mapping exists whose methods a test could call")
 )]
 mod portable;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod tsc;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Mapping, cpu, now};

@@ -28,7 +28,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Prefetches the lines that a transmission writes. The caller owns the core of `root`, and no thread is in the driver for
     /// it. If the last owner ran on another CPU, the lines come together, and with the core's own. Otherwise each comes when it
-    /// is used, and a driver that reads the clock waits for all lines before it.
+    /// is used; where a read of the clock has a fence, the driver's read waits for all lines before it.
     #[inline(always)]
     pub(crate) fn fetch_to_write(&self, root: usize) {
         fetch_to_write(&raw const *self.issued);
