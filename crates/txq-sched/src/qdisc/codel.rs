@@ -172,6 +172,15 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
     fn bypassed(&mut self, packets: u64, bytes: u64) {
         self.stats.count_sent(packets, bytes);
     }
+
+    /// Lets a batch bypass the empty queue, as if its packets came one after another: each would find the queue empty.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let may = self.qlen() == 0 && self.can_bypass();
+        if may {
+            self.bypassed(batch.segs(), batch.bytes());
+        }
+        may
+    }
 }
 
 impl<A: Arch> Codel<A> {

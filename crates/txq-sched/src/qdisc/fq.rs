@@ -4,7 +4,7 @@
 //! flows of a band take turns by deficit round robin, and a flow that was idle goes first once. A packet does not leave
 //! before its departure time ([`Packet::departure`]), and `maxrate` spaces the packets of each flow. Flows that wait for
 //! their time are on a timing wheel (`qdisc/wheel.rs`). Without `maxrate`, packets take the fast path while no flow has a
-//! packet to send now: one FIFO, without a flow lookup.
+//! packet to send now: one FIFO, without a flow lookup. Packets without a departure time bypass even that while no packet waits.
 //!
 //! | option | default | meaning |
 //! |---|---|---|
@@ -91,6 +91,8 @@ use table::Table;
 
 /// The most packets in the fast path's FIFO while flows wait for their time.
 const FAST_PATH: usize = 8;
+/// Batches that bypass the queues before one is dequeued, while there are idle flows to forget.
+const TIDY: u32 = 64;
 
 struct Fq<A: Arch> {
     params: Params,
@@ -99,6 +101,8 @@ struct Fq<A: Arch> {
     hasher: FlowHasher,
     /// The fast path's packets.
     fifo: PacketList<A>,
+    /// Batches that have bypassed the queues since the last dequeue.
+    bypassed: u32,
     table: Table<A>,
     /// The flow that the last packet was queued in; the next packet is often of the same flow. [`NIL`] if there is none.
     last: u32,
@@ -123,6 +127,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         now: 0,
         hasher: FlowHasher::new([seed::<A>(), seed::<A>()], false),
         fifo: PacketList::new(),
+        bypassed: 0,
         table: Table::new(),
         last: NIL,
         bands,
@@ -354,6 +359,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let now = self.tick(cx);
+        self.bypassed = 0;
         self.wake(now);
         while budget.is_left()
             && let Some(packet) = self.next(now)
@@ -394,6 +400,23 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
 
     fn max_packets(&self) -> Option<usize> {
         Some(self.params.limit as usize * self.band_pkts.len())
+    }
+
+    /// Lets packets without a departure time bypass the empty queues, as if they came one after another: each would take the
+    /// fast path.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let n = batch.len();
+        let may = self.qlen() == 0
+            && self.params.maxrate == u32::MAX
+            && n <= self.params.limit as usize
+            && (self.bypassed < TIDY || self.table.len == 0)
+            && batch.iter().all(|packet| packet.departure() == 0);
+        if may {
+            self.bypassed = self.bypassed.saturating_add(1);
+            self.xstats.fastpath += n as u64;
+            self.stats.count_sent(batch.segs(), batch.bytes());
+        }
+        may
     }
 
     fn stats(&self) -> QdiscStats {

@@ -334,6 +334,15 @@ impl<A: Arch> Qdisc<A> for Sfq<A> {
         self.stats.count_sent(packets, bytes);
     }
 
+    /// Lets a batch bypass the empty queues, as if its packets came one after another: each would find the queues empty.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let may = self.qlen() == 0 && self.can_bypass();
+        if may {
+            self.bypassed(batch.segs(), batch.bytes());
+        }
+        may
+    }
+
     fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
         Some(self)
     }

@@ -208,6 +208,33 @@ fn a_limit_of_0_lets_nothing_pass() {
     assert_eq!(bench.with(|q, cx| q.enqueue(packet, cx)), Verdict::Drop);
 }
 
+/// A batch that finds these empty need not be queued; one that finds a packet must be.
+#[test]
+fn a_batch_bypasses_empty_queues() {
+    for kind in ["pfifo", "bfifo", "pfifo_fast", "codel", "fq_codel", "sfq", "fq"] {
+        let mut bench = stand(kind);
+        let mut batch = PacketList::new();
+        for hash in 1..=5 {
+            let mut packet = bench.packet(100);
+            packet.set_hash(hash << 20);
+            batch.push_back(packet);
+        }
+        assert!(bench.qdisc.bypass(&batch), "{kind}");
+        let stats = bench.qdisc.stats();
+        assert_eq!((stats.packets, stats.bytes, stats.qlen), (5, 500, 0), "{kind}");
+        let packet = bench.packet(100);
+        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        assert!(!bench.qdisc.bypass(&batch), "{kind}");
+    }
+    for kind in
+        ["codel limit 1", "sfq redflowlimit 100000", "tbf rate 1gbit burst 10k limit 100k", "prio", "drr", "cake", "fq_pie"]
+    {
+        let mut bench = stand(kind);
+        let batch: PacketList = (0..2).map(|_| bench.packet(100)).collect();
+        assert_eq!(bench.qdisc.bypass(&batch), kind.starts_with("codel"), "{kind}");
+    }
+}
+
 #[test]
 fn a_gso_packet_counts_as_its_segments_when_it_leaves() {
     let mut bench = stand("pfifo");

@@ -286,6 +286,43 @@ fn the_fast_path_overtakes_nothing_that_is_due() {
     assert_eq!(bench.numbers(64), (3..23).collect::<Vec<_>>());
 }
 
+/// A batch bypasses the empty queues unless a packet has a departure time or the flows a rate.
+#[test]
+fn only_packets_without_a_time_bypass_the_queues() {
+    let batch = |bench: &mut Bench, departure| {
+        let mut batch = PacketList::new();
+        for n in 0..20 {
+            let mut packet = bench.packet(100);
+            packet.set_hash(n + 1);
+            packet.set_departure(if n == 19 { departure } else { 0 });
+            batch.push_back(packet);
+        }
+        batch
+    };
+    for (options, departure, bypasses) in
+        [("", 0, true), ("", 1, false), ("maxrate 1gbit", 0, false), ("limit 19", 0, false)]
+    {
+        let mut bench = Bench::new(options);
+        let packets = batch(&mut bench, departure);
+        assert_eq!(bench.qdisc.bypass(&packets), bypasses, "{options:?} {departure}");
+        let sent = if bypasses { 20 } else { 0 };
+        assert_eq!((bench.stat("fastpath"), bench.qdisc.stats().packets), (sent, sent));
+    }
+    let mut bench = Bench::new("");
+    let _ = bench.send(1, 100, 0, Some(MS));
+    let packets = batch(&mut bench, 0);
+    assert!(!bench.qdisc.bypass(&packets), "a packet waits");
+    bench.later(MS);
+    assert_eq!(bench.take(9).len(), 1);
+    // A flow is idle: a turn forgets it in time.
+    let bypassed = (0..100).filter(|_| bench.qdisc.bypass(&packets)).count();
+    assert_eq!(bypassed, TIDY as usize);
+    bench.later(3001 * MS);
+    assert!(bench.take(1).is_empty());
+    assert_eq!(bench.stat("flows"), 0);
+    assert!((0..100).all(|_| bench.qdisc.bypass(&packets)));
+}
+
 #[test]
 fn idle_flows_are_forgotten() {
     let mut bench = Bench::slow("nopacing");
