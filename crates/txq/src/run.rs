@@ -8,6 +8,7 @@
 //!             Sender::enter, Shared::submit       chooses the queue (Root) of that txq
 //! discipline  CoreAccess::submit                  becomes the owner; or queues the batch for the owner and returns
 //! owner       bypass                              nothing queued and no tx lock needed: TxQueue::pass, no turn
+//!               through                           as bypass, where the qdisc must see the packets
 //! owner       turn                                otherwise: loops until its quota or its time is used up
 //!               Owner::gather                     takes its own packets and those that senders queued for it
 //!               admit
@@ -39,7 +40,7 @@
 
 use std::mem;
 
-use txq_core::arch::{Arch, Memory, Nanos, Work};
+use txq_core::arch::{Arch, Memory, Nanos};
 use txq_core::drop::DropCounts;
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::HandOff;
@@ -54,14 +55,16 @@ mod ahead;
 mod bypass;
 mod dequeue;
 mod direct;
+mod enqueue;
 mod relay;
+mod through;
 mod unwind;
 
 use ahead::enqueue_ahead;
 pub(crate) use bypass::{Bypass, bypass};
 pub(crate) use direct::run_noqueue;
 pub(crate) use relay::forward;
-use unwind::{Back, InDriver, InQdisc};
+use unwind::InDriver;
 
 /// Bound on the packets of one turn, and of one batch (`dev_tx_weight`).
 const QUOTA: usize = 64;
@@ -171,7 +174,6 @@ fn admit<A: Arch>(
     {
         return (verdict, Going::On);
     }
-    let n = batch.len() as u64;
     cx.trace(EventKind::QdiscEnqueue, root, batch);
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
@@ -180,36 +182,7 @@ fn admit<A: Arch>(
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
-    A::spend(move || Work::Enqueue(n as usize));
-    A::touch(|| core.qdisc(), Memory::Qdisc);
-    A::classify(|| (core.qdisc(), batch.iter().map(|packet| packet.data())));
-    let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
-    let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
-    let mut qcx = cx.for_qdisc(counters);
-    let qdisc = &mut **qdisc.as_mut().expect("noqueue admits nothing");
-    let verdict = if n == 1 {
-        let verdict = qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx);
-        qcx.enqueue_copies(qdisc);
-        verdict
-    } else {
-        let mut dropped = 0;
-        while !batch.is_empty() {
-            let before = qcx.to_free();
-            qdisc.enqueue_batch(batch, &mut qcx);
-            dropped += (qcx.to_free() - before) as u64;
-            qcx.enqueue_copies(qdisc);
-        }
-        match dropped {
-            0 => Verdict::Success,
-            dropped if dropped == n => Verdict::Drop,
-            _ => Verdict::Congested,
-        }
-    };
-    mem::forget(in_qdisc);
-    if verdict != Verdict::Success {
-        owner.core().note_refusal(root);
-    }
-    (verdict, Going::On)
+    (core.enqueue(root, batch, cx), Going::On)
 }
 
 /// Runs an owner's turn: enqueues waiting packets and sends dequeued ones, alternately and in portions of about equal size,

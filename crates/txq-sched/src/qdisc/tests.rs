@@ -226,9 +226,15 @@ fn a_batch_bypasses_empty_queues() {
         let _ = bench.with(|q, cx| q.enqueue(packet, cx));
         assert!(!bench.qdisc.bypass(&batch), "{kind}");
     }
-    for kind in
-        ["codel limit 1", "sfq redflowlimit 100000", "tbf rate 1gbit burst 10k limit 100k", "prio", "drr", "cake", "fq_pie"]
-    {
+    for kind in [
+        "codel limit 1",
+        "sfq redflowlimit 100000",
+        "tbf rate 1gbit burst 10k limit 100k",
+        "prio",
+        "drr",
+        "cake",
+        "fq_pie",
+    ] {
         let mut bench = stand(kind);
         let batch: PacketList = (0..2).map(|_| bench.packet(100)).collect();
         assert_eq!(bench.qdisc.bypass(&batch), kind.starts_with("codel"), "{kind}");

@@ -109,13 +109,14 @@ impl<A: Arch> Root<A> {
     }
 }
 
-/// Makes a worker run a queue when dropped: at the end of a visit, and also if a panic of the qdisc ends the visit. Packets may
-/// wait that a sender has left for this owner.
-struct HandOver<'d, A: Arch>(usize, &'d Datapath<A>);
+/// Makes a worker run a queue when dropped: at the end of a visit or a sender's call, and also if a panic of the qdisc or the
+/// driver ends it. Packets may wait that a sender has left for this owner.
+pub(super) struct HandOver<'d, A: Arch>(pub(super) usize, pub(super) &'d Datapath<A>);
 
 impl<A: Arch> HandOver<'_, A> {
-    /// Ends a visit without a panic: a worker runs the queue only if it must.
-    fn end(self, must_run: bool) {
+    /// Ends it without a panic: a worker runs the queue only if it must.
+    #[inline]
+    pub(super) fn end(self, must_run: bool) {
         if !must_run {
             mem::forget(self);
         }

@@ -11,6 +11,7 @@ use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 use txq_sched::qdisc::Verdict;
 
+use super::root::HandOver;
 use super::{Ctx, Datapath, Root};
 
 /// Which txqs share a queue.
@@ -186,7 +187,11 @@ impl<A: Arch> Datapath<A> {
             // The qdisc serves several txqs, so each packet carries the number of its own.
             batch.for_each_mut(|p| p.set_txq(txq));
         }
-        root.discipline.submit(root, batch, cx)
+        // A driver that panics over a batch that bypasses the qdisc leaves packets, and no turn to send them.
+        let unwound = HandOver(root.index, self);
+        let verdict = root.discipline.submit(root, batch, cx);
+        unwound.end(false);
+        verdict
     }
 
     /// Waits until no packet is on its way through a root that is not in force; returns the rule in force. So packets that a

@@ -244,17 +244,17 @@ impl<A: Arch> Combine<A> {
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
         self.owner_state.access_ends();
         // Release: this owner's work, to the next owner.
-        if bypassed == Bypass::Done
+        if let Bypass::Done(verdict) = bypassed
             && self.defer.word.compare_exchange(own, ptr::null_mut(), Release, Relaxed).is_ok()
         {
             owner.has = false;
             cx.free_dropped();
-            return Verdict::Success;
+            return verdict;
         }
         let share = batch.len();
         let verdict = turn(owner, root, batch, share, cx);
         cx.free_dropped();
-        if bypassed == Bypass::No { verdict } else { Verdict::Success }
+        bypassed.verdict_or(verdict)
     }
 
     /// Calls `f` with the core, and with whether packets wait for an owner; then frees the queue. The caller owns the qdisc.

@@ -165,14 +165,14 @@ impl<A: Arch> Llist<A> {
         let OwnerState { core, intake, crowded, .. } = owner.owner_state();
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
         let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
-        if bypassed == Bypass::Done {
+        if let Bypass::Done(verdict) = bypassed {
             drop(owner);
             cx.free_dropped();
-            return Verdict::Success;
+            return verdict;
         }
         let verdict = turn(owner, root, batch, share, cx);
         cx.free_dropped();
-        if bypassed == Bypass::No { verdict } else { Verdict::Success }
+        bypassed.verdict_or(verdict)
     }
 
     /// As [`submit_alone`](Llist::submit_alone), for a sender that has just taken the lease.

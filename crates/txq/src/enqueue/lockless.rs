@@ -217,16 +217,18 @@ impl<A: Arch> Lockless<A> {
         let bypassed = if *counted { Bypass::No } else { bypass(core, root, batch, cx) };
         self.owner_state.access_ends();
         // Release: as in `leave`.
-        if bypassed == Bypass::Done && self.state.compare_exchange(TOKEN, 0, Release, Relaxed).is_ok() {
+        if let Bypass::Done(verdict) = bypassed
+            && self.state.compare_exchange(TOKEN, 0, Release, Relaxed).is_ok()
+        {
             owner.has = false;
             cx.free_dropped();
-            return Verdict::Success;
+            return verdict;
         }
         // The exchange failed: another sender has listed packets and set `MISSED`.
-        owner.waiting = bypassed == Bypass::Done;
+        owner.waiting = matches!(bypassed, Bypass::Done(_));
         let verdict = turn_here(owner, root, batch, n, cx);
         cx.free_dropped();
-        if bypassed == Bypass::No { verdict } else { Verdict::Success }
+        bypassed.verdict_or(verdict)
     }
 
     /// Waits while another sender has the lease; returns whether the caller has taken the lease. The last holder ends its

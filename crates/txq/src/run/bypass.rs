@@ -9,24 +9,37 @@ use std::mem;
 
 use txq_core::arch::{Arch, Memory};
 use txq_core::packet::{Packet, PacketList};
+use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::datapath::Root;
+use crate::run::through::through;
 use crate::run::{Driven, QUOTA};
 use crate::transfer::Transmitted;
 use crate::txqueue::TxQueue;
 
 /// The result of [`bypass`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Bypass {
     /// Nothing: the batch needs a turn.
     No,
-    /// The driver has the batch and no packet is queued; or packets that it refused are queued until a timer runs the queue.
-    Done,
-    /// The driver has refused packets: the caller must run the queue.
-    Refused,
+    /// The queue has the batch, and no queued packet can be sent now. Holds the verdict on the batch.
+    Done(Verdict),
+    /// The queue has the batch, and the caller must run the queue. Holds the verdict on the batch.
+    Run(Verdict),
+}
+
+impl Bypass {
+    /// Returns the verdict on the batch; `of_turn` is that of the turn that follows.
+    #[inline]
+    pub(crate) fn verdict_or(self, of_turn: Verdict) -> Verdict {
+        match self {
+            Self::No => of_turn,
+            Self::Done(verdict) | Self::Run(verdict) => verdict,
+        }
+    }
 }
 
 /// Gives a batch to the driver if it may bypass the qdisc. The caller owns the core, and no packet waits for it.
@@ -47,7 +60,11 @@ pub(crate) fn bypass<A: Arch>(
             let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
             core.counters.sent += sent.packets;
             core.counters.sent_bytes += sent.bytes;
-            if batch.is_empty() { Bypass::Done } else { refused(core, root, txq, batch, &sent, cx) }
+            if batch.is_empty() {
+                Bypass::Done(Verdict::Success)
+            } else {
+                refused(core, root, txq, batch, &sent, cx)
+            }
         }
         _ => look(core, root, batch, cx),
     }
@@ -69,19 +86,35 @@ fn look<A: Arch>(
     let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
     let txq = &cx.dev.txqs[usize::from(txq)];
     txq.fetch_to_write(root.index);
-    if !txq.takes_all(root.index, batch) || !core.qdisc_lets_by(batch) {
+    if !txq.takes_all(root.index, batch) {
         return Bypass::No;
     }
+    if !core.qdisc_lets_by(batch) {
+        return through(core, root, txq, batch, cx);
+    }
+    core.counters.taken += batch.len() as u64;
+    give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success))
+}
+
+/// Gives the driver a batch that it takes whole, and reaps or leaves the completions. The core counts the batch as taken.
+/// Returns how to go on if the driver has refused packets.
+#[inline]
+pub(super) fn give<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    txq: &TxQueue<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Option<Bypass> {
     let n = batch.len() as u64;
     let defers = txq.may_defer(batch, cx).then(|| batch.front().map_or(0, Packet::priority));
-    core.counters.taken += n;
     let passing = Passing { core, batch, packets: n };
     let sent = txq.pass(root.index, passing.batch, cx, &mut passing.core.counters.drops);
     let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
     if !batch.is_empty() {
-        return refused(core, root, txq, batch, &sent, cx);
+        return Some(refused(core, root, txq, batch, &sent, cx));
     }
     match defers {
         None => txq.reap_or_leave(root.index, cx),
@@ -92,7 +125,7 @@ fn look<A: Arch>(
             }
         }
     }
-    Bypass::Done
+    None
 }
 
 /// Returns the txq of a batch of one packet.
@@ -117,9 +150,9 @@ fn refused<A: Arch>(
     if let Some(after) = sent.retry {
         cx.dev.retry(root.index, after);
         // The timer runs the queue, and nothing may before.
-        return Bypass::Done;
+        return Bypass::Done(Verdict::Success);
     }
-    Bypass::Refused
+    Bypass::Run(Verdict::Success)
 }
 
 /// Guards a batch that bypasses the qdisc. Forgotten when the driver returns; dropped when it panics.

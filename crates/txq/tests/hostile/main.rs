@@ -11,6 +11,7 @@ mod reentry;
 mod replaced;
 mod rings;
 mod small;
+mod stranded;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
