@@ -70,7 +70,7 @@ pub(crate) fn bypass<A: Arch>(
     }
 }
 
-/// As [`bypass`], without a permit: checks all conditions.
+/// As [`bypass`], without a permit: checks all conditions. A batch that may not bypass the qdisc goes through it.
 #[inline(never)]
 fn look<A: Arch>(
     core: &mut Core<A>,
@@ -79,21 +79,20 @@ fn look<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
     core.permit.check_again();
-    let blocked =
-        core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
+    let blocked = core.running || core.gate != Gate::Open || core.has_unadmitted();
     // A qdisc that measures how long its packets wait must see the sampled ones.
-    let blocked = blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced();
-    let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
-    let txq = &cx.dev.txqs[usize::from(txq)];
-    txq.fetch_to_write(root.index);
-    if !txq.takes_all(root.index, batch) {
+    if blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced() {
         return Bypass::No;
     }
-    if !core.qdisc_lets_by(batch) {
-        return through(core, root, txq, batch, cx);
+    if let Some(txq) = root.txq.or_else(|| lone_txq(batch)) {
+        let txq = &cx.dev.txqs[usize::from(txq)];
+        txq.fetch_to_write(root.index);
+        if core.requeued.is_empty() && txq.takes_all(root.index, batch) && core.qdisc_lets_by(batch) {
+            core.counters.taken += batch.len() as u64;
+            return give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success));
+        }
     }
-    core.counters.taken += batch.len() as u64;
-    give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success))
+    through(core, root, batch, cx)
 }
 
 /// Gives the driver a batch that it takes whole, and reaps or leaves the completions. The core counts the batch as taken.

@@ -1,9 +1,9 @@
-//! A short way through the qdisc, for an owner whose batch may not bypass it: enqueues the batch, dequeues once and gives
-//! the driver what comes, without a turn.
+//! The short way through the qdisc, for an owner whose batch may not bypass it: enqueues the batch and gives the driver what the
+//! qdisc lets go, without a turn.
 //!
-//! Most qdiscs cannot be bypassed: they shape, or sort packets into classes, or note their times. A lone sender of single packets still
-//! finds the queue and the txq as a bypass would, and a turn's loop, its quota and its hand-over have nothing to do. The result is that
-//! of a turn which sends one batch. If packets are left that may be sent, a turn sends them.
+//! Most qdiscs cannot be bypassed: they shape, or sort packets into classes, or note their times. A sender that finds no other at
+//! the queue needs nothing else of a turn ([`turn`](super::turn)): no packets of others, no release of the core while it is in the driver, no
+//! quota beyond its first. What it finds to be otherwise, it leaves to a turn.
 
 use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
@@ -12,39 +12,45 @@ use txq_sched::qdisc::Verdict;
 use crate::datapath::{Core, Ctx, Root};
 use crate::run::QUOTA;
 use crate::run::bypass::{Bypass, give};
-use crate::txqueue::TxQueue;
 
-/// Passes a batch through the qdisc. The batch meets the conditions of a bypass ([`bypass`](super::bypass())), except that
-/// the qdisc does not let it by.
+/// Passes a batch of at most [`QUOTA`] packets through the qdisc. The caller owns the core, no thread is in the driver for the queue, the
+/// gate is open, and no packet waits in front of the qdisc.
 #[inline(never)]
 pub(super) fn through<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
-    txq: &TxQueue<A>,
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
-    // A sender that waits for room is a turn's concern.
-    if root.txq.is_none() || core.qdisc.is_none() || !root.fill.word().is_quiet() {
+    // Senders that wait for room are a turn's concern.
+    if core.qdisc.is_none() || !root.fill.word().is_quiet() {
         return Bypass::No;
     }
+    core.end_permit();
     core.counters.taken += batch.len() as u64;
     let verdict = core.enqueue(root, batch, cx);
     if verdict != Verdict::Success || core.qlen() >= core.marks.high {
         return Bypass::Run(verdict);
     }
-    if core.qlen() == 0 || core.dequeue(root, QUOTA, batch, cx).is_none() {
-        return Bypass::Done(verdict);
+    let mut left = QUOTA;
+    while core.qlen() > 0 {
+        if left == 0 {
+            return Bypass::Run(verdict);
+        }
+        let Some(txq) = core.dequeue(root, left, batch, cx) else { break };
+        let txq = &cx.dev.txqs[usize::from(txq)];
+        left -= batch.len().min(left);
+        if !txq.takes(root.index, batch.len()) {
+            // A turn takes the locks. Or the qdisc has exceeded its budget.
+            core.put_in_front(batch);
+            return Bypass::Run(verdict);
+        }
+        match give(core, root, txq, batch, cx) {
+            None => {}
+            Some(Bypass::Run(_)) => return Bypass::Run(verdict),
+            // A timer runs the queue with refused packets, and nothing may before.
+            Some(_) => break,
+        }
     }
-    if batch.len() > txq.room() as usize {
-        // The qdisc has exceeded its budget.
-        core.put_in_front(batch);
-        return Bypass::Run(verdict);
-    }
-    match give(core, root, txq, batch, cx) {
-        None if core.qlen() > 0 => Bypass::Run(verdict),
-        Some(Bypass::Run(_)) => Bypass::Run(verdict),
-        // A timer runs the queue with refused packets, and nothing may before.
-        None | Some(_) => Bypass::Done(verdict),
-    }
+    Bypass::Done(verdict)
 }

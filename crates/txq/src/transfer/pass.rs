@@ -19,11 +19,17 @@ impl<A: Arch> TxQueue<A> {
     /// Whether the owner of `root` needs no lock and the device takes the whole batch now.
     #[inline]
     pub(crate) fn takes_all(&self, root: usize, batch: &PacketList<A>) -> bool {
-        let open =
-            self.seat.access(root) == Access::Owner && self.inline.load(Relaxed) != 0 && !self.stopped();
         // A single packet may exceed the bytes left.
         let bytes = !self.bql || batch.len() == 1 || self.avail().max(0) as u64 >= batch.bytes();
-        open && bytes && batch.len() as u64 <= u64::from(self.room())
+        bytes && self.takes(root, batch.len())
+    }
+
+    /// As [`takes_all`](TxQueue::takes_all), for as many packets as the txq's budget allowed.
+    #[inline]
+    pub(crate) fn takes(&self, root: usize, packets: usize) -> bool {
+        let open =
+            self.seat.access(root) == Access::Owner && self.inline.load(Relaxed) != 0 && !self.stopped();
+        open && packets as u64 <= u64::from(self.room())
     }
 
     /// Prefetches the lines that a transmission writes. The caller owns the core of `root`, and no thread is in the driver for
