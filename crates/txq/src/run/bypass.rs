@@ -84,13 +84,21 @@ fn look<A: Arch>(
     if blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced() {
         return Bypass::No;
     }
-    if let Some(txq) = root.txq.or_else(|| lone_txq(batch)) {
-        let txq = &cx.dev.txqs[usize::from(txq)];
-        txq.fetch_to_write(root.index);
-        if core.requeued.is_empty() && txq.takes_all(root.index, batch) && core.qdisc_lets_by(batch) {
-            core.counters.taken += batch.len() as u64;
-            return give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success));
-        }
+    let Some(txq) = root.txq.or_else(|| batch.front().map(Packet::txq)) else { return Bypass::No };
+    let txq = &cx.dev.txqs[usize::from(txq)];
+    txq.fetch_to_write(root.index);
+    if !txq.takes_all(root.index, batch) {
+        return Bypass::No;
+    }
+    let overtakes = !core.requeued.is_empty();
+    let for_one = root.txq.is_some() || batch.len() == 1;
+    if for_one && !overtakes && core.qdisc_lets_by(batch) {
+        core.counters.taken += batch.len() as u64;
+        return give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success));
+    }
+    // A queue for several txqs has the packets that it looked at ahead there.
+    if overtakes && root.txq.is_some() {
+        return Bypass::No;
     }
     through(core, root, batch, cx)
 }
@@ -125,12 +133,6 @@ pub(super) fn give<A: Arch>(
         }
     }
     None
-}
-
-/// Returns the txq of a batch of one packet.
-#[inline]
-fn lone_txq<A: Arch>(batch: &PacketList<A>) -> Option<u16> {
-    batch.front().filter(|_| batch.len() == 1).map(Packet::txq)
 }
 
 /// Requeues packets that the driver has refused.
