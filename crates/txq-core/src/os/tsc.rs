@@ -7,8 +7,8 @@
 //!
 //! The vDSO's `clock_gettime` orders its read of the counter behind all earlier loads, by a fence. A packet whose lines come
 //! from another CPU waits for them there. This read has no fence: a thread that has just seen another thread's store may
-//! read a time from before that store, earlier by as long as its loads take. Users of the clock allow for that in any case: the time of
-//! an owner's batch may have been read before another thread's packet came.
+//! read a time from before that store, earlier by as long as its loads take. Users of the clock allow for that in any
+//! case: the time of an owner's batch may have been read before another thread's packet came.
 //!
 //! On one thread the time does not go back, apart from what the processor itself may exchange.
 

@@ -1,9 +1,10 @@
 //! The short way through the qdisc, for an owner whose batch may not bypass it: enqueues the batch and gives the driver what the
 //! qdisc lets go, without a turn.
 //!
-//! Most qdiscs cannot be bypassed: they shape, or sort packets into classes, or note their times. A sender that finds no other at
-//! the queue needs nothing else of a turn ([`turn`](super::turn)): no packets of others, no release of the core while it is in the driver, no
-//! quota beyond its first. What it finds to be otherwise, it leaves to a turn.
+//! Most qdiscs cannot be bypassed: they shape, or sort packets into classes, or note their times. A sender that finds no other
+//! at the queue needs nothing else of a turn ([`turn`](super::turn)): it gathers no packets of others, keeps the core while it is
+//! in the driver, and sends at most one quota. A turn follows if packets are left that may be sent, or if it finds anything
+//! that is a turn's concern.
 
 use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
@@ -13,8 +14,8 @@ use crate::datapath::{Core, Ctx, Root};
 use crate::run::QUOTA;
 use crate::run::bypass::{Bypass, give};
 
-/// Passes a batch of at most [`QUOTA`] packets through the qdisc. The caller owns the core, no thread is in the driver for the queue, the
-/// gate is open, and no packet waits in front of the qdisc.
+/// Passes a batch of at most [`QUOTA`] packets through the qdisc. The caller owns the core, no thread is in the driver for the
+/// queue, the gate is open, and no packet waits in front of the qdisc.
 #[inline(never)]
 pub(super) fn through<A: Arch>(
     core: &mut Core<A>,
