@@ -326,7 +326,7 @@ fn lateness_and_rates_are_told() {
 #[test]
 fn one_rate_is_measured_beside_one_root() {
     let own = |row: &Value| row["peer"].is_null();
-    let rows = rows(&run("rate --batch 8 --duration 20ms --json --quiet"));
+    let rows = rows(&run("rate --batch 8 --duration 5ms --json --quiet"));
     let rows: Vec<_> = rows.into_iter().filter(own).collect();
     assert_eq!(values(&rows, "rate", "qdisc"), set(&["tbf_mq", "htb_mq", "cake_mq", "tbf", "htb", "mq"]));
     assert_eq!(values(&rows, "rate", "threads"), set(&["1", "2"]));
@@ -335,7 +335,7 @@ fn one_rate_is_measured_beside_one_root() {
     let on_clock = exact.iter().filter(|row| row["shape"] == "virtual clock");
     let errors: Vec<_> = on_clock.map(|row| row["rate_error"].as_f64().expect("an error")).collect();
     assert!(errors.len() == 20 && errors.iter().all(|error| error.abs() <= 0.005), "{errors:?}");
-    let table = run("rate --batch 1 --duration 20ms --quiet").stdout;
+    let table = run("rate --batch 1 --duration 5ms --quiet").stdout;
     assert!(table.contains(" 2 : 1") && table.contains("\ntbf_mq combine "), "{table}");
     assert!(table.contains("  virtual clock\n") && table.contains("\nhtb_mq 40Gbit "), "{table}");
 }
