@@ -46,8 +46,7 @@ use txq_core::packet::PacketList;
 use txq_core::stats::contention::HandOff;
 use txq_sched::qdisc::Verdict;
 
-use crate::datapath::{Core, Ctx, Errand, Gate};
-use crate::datapath::{Datapath, Root};
+use crate::datapath::{Core, Ctx, Errand, Gate, Root};
 use crate::trace::EventKind;
 use crate::transfer::Transmitted;
 
@@ -212,8 +211,6 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
     share: usize,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
-    let unwound = Unwound { dev: cx.dev, root: root.index };
-    // Dropped before `unwound`: the worker must not run the queue while this owner still has it.
     let mut owner = owner;
     A::touch(|| owner.core(), Memory::Queue);
     owner.core().end_permit();
@@ -264,7 +261,6 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         }
         break;
     }
-    mem::forget(unwound);
     let verdict = verdict.unwrap_or(Verdict::Success);
     drop(owner);
     if !quiet {
@@ -272,18 +268,6 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         root.fill.wake();
     }
     verdict
-}
-
-/// Schedules the worker when a panic ends a turn.
-struct Unwound<'d, A: Arch> {
-    dev: &'d Datapath<A>,
-    root: usize,
-}
-
-impl<A: Arch> Drop for Unwound<'_, A> {
-    fn drop(&mut self) {
-        self.dev.hand_over(self.root);
-    }
 }
 
 /// How a turn goes on after a batch.

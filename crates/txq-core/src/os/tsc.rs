@@ -10,7 +10,8 @@
 //! read a time from before that store, earlier by as long as its loads take. Users of the clock allow for that in any
 //! case: the time of an owner's batch may have been read before another thread's packet came.
 //!
-//! On one thread the time does not go back, apart from what the processor itself may exchange.
+//! On one thread the time goes back only where the counter itself does within a span. A jump of the counter shows in the
+//! time until the next mark.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -76,8 +77,15 @@ impl Time {
     /// Returns the time by the counter, or what `ask` returns where that is not known.
     #[inline(always)]
     fn now(&self, ticks: impl Fn() -> u64, ask: impl FnOnce(&Self) -> u64) -> u64 {
-        let past = ticks().wrapping_sub(self.mark.get());
-        if past < self.valid.get() { self.after(past) } else { ask(self) }
+        let valid = self.valid.get();
+        // Where the kernel is always asked, the counter is never read: there it may be slow, or forbidden.
+        if valid > 0 {
+            let past = ticks().wrapping_sub(self.mark.get());
+            if past < valid {
+                return self.after(past);
+            }
+        }
+        ask(self)
     }
 
     /// Returns the time so many ticks after the mark.

@@ -26,6 +26,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
+use crate::qdisc::bypass::bypass_one_by_one;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
@@ -173,13 +174,8 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         self.stats.count_sent(packets, bytes);
     }
 
-    /// Lets a batch bypass the empty queue, as if its packets came one after another: each would find the queue empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
-        let may = self.qlen() == 0 && self.can_bypass();
-        if may {
-            self.bypassed(batch.segs(), batch.bytes());
-        }
-        may
+        bypass_one_by_one(self, batch)
     }
 }
 

@@ -49,6 +49,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::filter::Filters;
+use crate::qdisc::bypass::bypass_one_by_one;
 use crate::qdisc::codel::law::{Counts, Goal, Law};
 use crate::qdisc::flows::Flows;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
@@ -271,13 +272,8 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
         self.stats.count_sent(packets, bytes);
     }
 
-    /// Lets a batch bypass the empty queues, as if its packets came one after another: each would find the queues empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
-        let may = self.qlen() == 0 && self.can_bypass();
-        if may {
-            self.bypassed(batch.segs(), batch.bytes());
-        }
-        may
+        bypass_one_by_one(self, batch)
     }
 }
 

@@ -11,6 +11,7 @@
 mod ahead;
 mod bfifo;
 mod blackhole;
+mod bypass;
 mod cake;
 mod cake_mq;
 #[doc(hidden)]
@@ -272,9 +273,9 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// [`can_bypass`](Qdisc::can_bypass) returns true.
     fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
 
-    /// Lets a batch bypass the queue: counts it and returns true. A kind may do so if the result is the same as if the
-    /// batch were enqueued and dequeued at once, or if each of its packets were so before the next one came. By default only
-    /// a single packet may bypass the queue, and only while it is empty.
+    /// Lets a batch bypass the queue: counts it and returns true. A kind may do so where enqueuing and dequeuing the whole
+    /// batch, or one packet after the other, would have the same result. By default only a single packet may bypass the
+    /// queue, and only while it is empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
         let may = batch.len() == 1 && self.qlen() == 0 && self.can_bypass();
         if may {

@@ -51,6 +51,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::filter::Filters;
+use crate::qdisc::bypass::bypass_one_by_one;
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::random::{Rng, seed};
@@ -334,13 +335,8 @@ impl<A: Arch> Qdisc<A> for Sfq<A> {
         self.stats.count_sent(packets, bytes);
     }
 
-    /// Lets a batch bypass the empty queues, as if its packets came one after another: each would find the queues empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
-        let may = self.qlen() == 0 && self.can_bypass();
-        if may {
-            self.bypassed(batch.segs(), batch.bytes());
-        }
-        may
+        bypass_one_by_one(self, batch)
     }
 
     fn classes(&mut self) -> Option<&mut dyn Classes<A>> {

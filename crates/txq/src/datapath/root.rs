@@ -8,6 +8,7 @@ use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 use txq_core::sync::fill::Fill;
+use txq_sched::qdisc::Verdict;
 
 use super::{Core, CoreAccess, Ctx, Datapath};
 use crate::panics::Panics;
@@ -55,7 +56,28 @@ impl<A: Arch> Root<A> {
     pub(crate) fn run(&self, dev: &Datapath<A>, cx: &mut Ctx<'_, A>) {
         let _inside = Entered::<A>::new(dev);
         cx.note_root(self.index);
+        self.run_inside(dev, cx);
+    }
+
+    /// As [`run`](Root::run), for a thread that is inside the device's data path.
+    pub(crate) fn run_inside(&self, dev: &Datapath<A>, cx: &mut Ctx<'_, A>) {
+        let hand_over = HandOver(self.index, dev);
         self.discipline.run(self, cx);
+        hand_over.end(false);
+    }
+
+    /// Hands a batch to the discipline; returns the verdict.
+    #[inline]
+    pub(super) fn submit(
+        &self,
+        dev: &Datapath<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let hand_over = HandOver(self.index, dev);
+        let verdict = self.discipline.submit(self, batch, cx);
+        hand_over.end(false);
+        verdict
     }
 
     /// Waits until the core has no owner, and calls `f` with it. If the qdisc panics, outside `f` too, the visit ends like any
@@ -109,14 +131,14 @@ impl<A: Arch> Root<A> {
     }
 }
 
-/// Makes a worker run a queue when dropped: at the end of a visit or a sender's call, and also if a panic of the qdisc or the
-/// driver ends it. Packets may wait that a sender has left for this owner.
-pub(super) struct HandOver<'d, A: Arch>(pub(super) usize, pub(super) &'d Datapath<A>);
+/// Makes a worker run a queue when dropped: at the end of a visit, and if a panic of the qdisc or the driver ends a visit, a
+/// sender's call or a run. Packets may wait that the panic has left, or that a sender has left for this owner.
+struct HandOver<'d, A: Arch>(usize, &'d Datapath<A>);
 
 impl<A: Arch> HandOver<'_, A> {
     /// Ends it without a panic: a worker runs the queue only if it must.
     #[inline]
-    pub(super) fn end(self, must_run: bool) {
+    fn end(self, must_run: bool) {
         if !must_run {
             mem::forget(self);
         }

@@ -11,7 +11,6 @@ use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 use txq_sched::qdisc::Verdict;
 
-use super::root::HandOver;
 use super::{Ctx, Datapath, Root};
 
 /// Which txqs share a queue.
@@ -187,11 +186,7 @@ impl<A: Arch> Datapath<A> {
             // The qdisc serves several txqs, so each packet carries the number of its own.
             batch.for_each_mut(|p| p.set_txq(txq));
         }
-        // A driver that panics over a batch that bypasses the qdisc leaves packets, and no turn to send them.
-        let unwound = HandOver(root.index, self);
-        let verdict = root.discipline.submit(root, batch, cx);
-        unwound.end(false);
-        verdict
+        root.submit(self, batch, cx)
     }
 
     /// Waits until no packet is on its way through a root that is not in force; returns the rule in force. So packets that a

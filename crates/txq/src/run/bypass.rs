@@ -42,7 +42,8 @@ impl Bypass {
     }
 }
 
-/// Gives a batch to the driver if it may bypass the qdisc. The caller owns the core, and no packet waits for it.
+/// Gives a batch to the driver if it may bypass the qdisc, or passes it through the qdisc without a turn. The caller owns the
+/// core, and no packet waits for it.
 #[inline(always)]
 pub(crate) fn bypass<A: Arch>(
     core: &mut Core<A>,
@@ -90,14 +91,14 @@ fn look<A: Arch>(
     if !txq.takes_all(root.index, batch) {
         return Bypass::No;
     }
-    let overtakes = !core.requeued.is_empty();
-    let for_one = root.txq.is_some() || batch.len() == 1;
-    if for_one && !overtakes && core.qdisc_lets_by(batch) {
-        core.counters.taken += batch.len() as u64;
-        return give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success));
-    }
-    // A queue for several txqs has the packets that it looked at ahead there.
-    if overtakes && root.txq.is_some() {
+    if core.requeued.is_empty() {
+        let for_one_txq = root.txq.is_some() || batch.len() == 1;
+        if for_one_txq && core.qdisc_lets_by(batch) {
+            core.counters.taken += batch.len() as u64;
+            return give(core, root, txq, batch, cx).unwrap_or(Bypass::Done(Verdict::Success));
+        }
+    } else if root.txq.is_some() {
+        // The driver has refused packets. In a queue for several txqs, these may be packets dequeued ahead for other txqs.
         return Bypass::No;
     }
     through(core, root, batch, cx)

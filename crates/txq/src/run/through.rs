@@ -30,11 +30,12 @@ pub(super) fn through<A: Arch>(
     core.end_permit();
     core.counters.taken += batch.len() as u64;
     let verdict = core.enqueue(root, batch, cx);
-    if verdict != Verdict::Success || core.qlen() >= core.marks.high {
+    let mut queued = core.qlen();
+    if verdict != Verdict::Success || queued >= core.marks.high {
         return Bypass::Run(verdict);
     }
     let mut left = QUOTA;
-    while core.qlen() > 0 {
+    while queued > 0 {
         if left == 0 {
             return Bypass::Run(verdict);
         }
@@ -47,7 +48,7 @@ pub(super) fn through<A: Arch>(
             return Bypass::Run(verdict);
         }
         match give(core, root, txq, batch, cx) {
-            None => {}
+            None => queued = core.qlen(),
             Some(Bypass::Run(_)) => return Bypass::Run(verdict),
             // A timer runs the queue with refused packets, and nothing may before.
             Some(_) => break,

@@ -15,7 +15,7 @@ impl<A: Arch> Datapath<A> {
         let Some(root) = txq.reaped_by() else { return txq.reap(cx) };
         let root = &self.roots[root];
         cx.errand = Errand::Reap(txq.index);
-        root.discipline.run(root, cx);
+        root.run_inside(self, cx);
         match std::mem::replace(&mut cx.errand, Errand::None) {
             Errand::Done(next) => next,
             _ => None,
