@@ -49,8 +49,8 @@ const TXQS: u16 = 64;
 /// Outstanding packets of a thread, and those of one call.
 const LIMIT: u64 = 900;
 const BATCH: u64 = 32;
-/// Packets that leave on the virtual clock.
-const PACKETS: u64 = 80_000;
+/// Packets that leave on the virtual clock, beside four bursts.
+const PACKETS: u64 = 16_000;
 /// Packets that wait in each part on the virtual clock.
 const WAITING: usize = 64;
 
@@ -177,8 +177,8 @@ impl Shaper {
         let mut parts = self.parts(began)?;
         let mut due: BinaryHeap<Reverse<(Nanos, usize)>> =
             (0..parts.len()).map(|part| Reverse((began, part))).collect();
-        let length =
-            (PACKETS as u128 * self.len as u128 * 8 * 1_000_000_000 / u128::from(self.rate)) as Nanos;
+        let bytes = (PACKETS + 4 * self.burst() / self.len as u64) * self.len as u64;
+        let length = (u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.rate)) as Nanos;
         // The first burst is not part of the rate.
         let (from, to) = (began + length / 4, began + length / 4 + length);
         let (mut packets, mut out) = (0, Vec::new());

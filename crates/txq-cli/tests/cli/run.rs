@@ -193,7 +193,7 @@ fn each_device_has_its_own_time() {
 fn what_is_offered_does_not_depend_on_the_device() {
     let path = std::env::temp_dir().join(format!("txq-offered-{}.toml", std::process::id()));
     let file = path.display().to_string();
-    let shaped = "qdisc = \"tbf rate 100kbit burst 1600 limit 1mb\"\npool.buffers = 64";
+    let shaped = "qdisc = \"tbf rate 1mbit burst 1600 limit 1mb\"\npool.buffers = 64";
     for (device, rate, packet, batch) in [
         (shaped, "120mbit", 1500_u64, 1),
         (shaped, "500kpps", 60, 32),

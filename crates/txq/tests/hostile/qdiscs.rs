@@ -136,60 +136,56 @@ impl Qdisc for Rogue {
 #[test]
 fn a_qdisc_lies() {
     bounded(|| {
-        for &discipline in Discipline::ALL {
-            for lie in LIES {
-                let liar = Liar::new(Some(8));
-                let own = Arc::<Mutex<VecDeque<Packet>>>::default();
-                let qdisc =
-                    Rogue { lie, queue: VecDeque::new(), own: own.clone(), calls: AtomicUsize::new(0) };
-                let dev = NetDev::builder(liar.clone()).custom_qdisc(qdisc).discipline(discipline);
-                let dev = dev.pool_config(pool()).build().unwrap();
-                let other = other_pool();
-                let mut makers = [dev.sender("its own"), other.sender("another's")];
-                for maker in &mut makers {
-                    let mut list = packets(maker, 0..5);
-                    own.lock().unwrap().extend(std::iter::from_fn(|| list.pop_front()));
-                }
-                let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
-                for i in 0..40 {
-                    liar.lie(crate::liar::Lie::Never, usize::from(i % 7 == 3), other.sender("driver"));
-                    let mut batch = packets(&mut makers[0], i * 5..i * 5 + 5);
-                    let _ = catch_unwind(AssertUnwindSafe(|| sender.xmit_batch(&mut batch)));
-                    drop(batch);
-                    let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
-                    let _ = catch_unwind(AssertUnwindSafe(|| dev.qdiscs(Default::default())));
-                }
-                for _ in 0..200 {
-                    let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
-                }
-                let audit = catch_unwind(AssertUnwindSafe(|| dev.audit()));
-                let wrong = !matches!(audit, Ok(Ok(_)));
-                assert!(
-                    audit.is_ok() || lie == Lie::PanicsOverLength,
-                    "{lie:?}, {discipline}: the audit panics"
-                );
-                let honest = matches!(lie, Lie::Doubles | Lie::IgnoresBudget | Lie::Sits | Lie::LeavesBatch);
-                // The length shows what a panic loses, and it panics, too: any answer is allowed.
-                if !matches!(lie, Lie::PanicsOverLength | Lie::None) {
-                    assert_eq!(wrong, !honest, "{lie:?}, {discipline}: {audit:?}");
-                }
-                // The device goes down, and the qdisc's packets are dropped.
-                let ended = catch_unwind(AssertUnwindSafe(|| dev.deactivate()));
-                assert!(ended.is_ok() || lie == Lie::PanicsOverLength, "{lie:?}, {discipline}");
-                liar.forget();
-                own.lock().unwrap().clear();
-                drop((sender, worker, makers));
-                let pools = [dev.pool().clone(), other.pool().clone()];
-                let _ = catch_unwind(AssertUnwindSafe(move || drop(dev)));
-                drop(other);
-                for pool in pools {
-                    assert_eq!(
-                        pool.in_use(),
-                        Default::default(),
-                        "{lie:?}, {discipline}: buffers are not home"
-                    );
-                }
+        std::thread::scope(|scope| {
+            for &discipline in Discipline::ALL {
+                scope.spawn(move || LIES.into_iter().for_each(|lie| lies(discipline, lie)));
             }
-        }
+        });
     });
+}
+
+fn lies(discipline: Discipline, lie: Lie) {
+    let liar = Liar::new(Some(8));
+    let own = Arc::<Mutex<VecDeque<Packet>>>::default();
+    let qdisc = Rogue { lie, queue: VecDeque::new(), own: own.clone(), calls: AtomicUsize::new(0) };
+    let dev = NetDev::builder(liar.clone()).custom_qdisc(qdisc).discipline(discipline);
+    let dev = dev.pool_config(pool()).build().unwrap();
+    let other = other_pool();
+    let mut makers = [dev.sender("its own"), other.sender("another's")];
+    for maker in &mut makers {
+        let mut list = packets(maker, 0..5);
+        own.lock().unwrap().extend(std::iter::from_fn(|| list.pop_front()));
+    }
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    for i in 0..40 {
+        liar.lie(crate::liar::Lie::Never, usize::from(i % 7 == 3), other.sender("driver"));
+        let mut batch = packets(&mut makers[0], i * 5..i * 5 + 5);
+        let _ = catch_unwind(AssertUnwindSafe(|| sender.xmit_batch(&mut batch)));
+        drop(batch);
+        let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
+        let _ = catch_unwind(AssertUnwindSafe(|| dev.qdiscs(Default::default())));
+    }
+    for _ in 0..200 {
+        let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
+    }
+    let audit = catch_unwind(AssertUnwindSafe(|| dev.audit()));
+    let wrong = !matches!(audit, Ok(Ok(_)));
+    assert!(audit.is_ok() || lie == Lie::PanicsOverLength, "{lie:?}, {discipline}: the audit panics");
+    let honest = matches!(lie, Lie::Doubles | Lie::IgnoresBudget | Lie::Sits | Lie::LeavesBatch);
+    // The length shows what a panic loses, and it panics, too: any answer is allowed.
+    if !matches!(lie, Lie::PanicsOverLength | Lie::None) {
+        assert_eq!(wrong, !honest, "{lie:?}, {discipline}: {audit:?}");
+    }
+    // The device goes down, and the qdisc's packets are dropped.
+    let ended = catch_unwind(AssertUnwindSafe(|| dev.deactivate()));
+    assert!(ended.is_ok() || lie == Lie::PanicsOverLength, "{lie:?}, {discipline}");
+    liar.forget();
+    own.lock().unwrap().clear();
+    drop((sender, worker, makers));
+    let pools = [dev.pool().clone(), other.pool().clone()];
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(dev)));
+    drop(other);
+    for pool in pools {
+        assert_eq!(pool.in_use(), Default::default(), "{lie:?}, {discipline}: buffers are not home");
+    }
 }

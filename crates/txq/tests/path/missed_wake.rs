@@ -57,32 +57,39 @@ impl Complete for Done {
 
 #[test]
 fn a_wake_that_comes_before_the_requeue_is_not_lost() {
-    for &discipline in Discipline::ALL {
-        let dev = NetDev::builder(Refusing).qdisc("pfifo").discipline(discipline).bql(None).build().unwrap();
-        let mut sender = dev.sender("s");
-        let mut worker = dev.worker(0);
-        let (wake, woken) = mpsc::channel();
-        // The waker is held up until the worker has answered.
-        worker.set_waker(move || {
-            let (answer, answered) = mpsc::channel();
-            if wake.send(answer).is_ok() {
-                let _ = answered.recv_timeout(Duration::from_millis(100));
+    // At once, since the waker's thread ends by a timeout.
+    std::thread::scope(|scope| {
+        for &discipline in Discipline::ALL {
+            scope.spawn(move || check(discipline));
+        }
+    });
+}
+
+fn check(discipline: Discipline) {
+    let dev = NetDev::builder(Refusing).qdisc("pfifo").discipline(discipline).bql(None).build().unwrap();
+    let mut sender = dev.sender("s");
+    let mut worker = dev.worker(0);
+    let (wake, woken) = mpsc::channel();
+    // The waker is held up until the worker has answered.
+    worker.set_waker(move || {
+        let (answer, answered) = mpsc::channel();
+        if wake.send(answer).is_ok() {
+            let _ = answered.recv_timeout(Duration::from_millis(100));
+        }
+    });
+    std::thread::scope(|scope| {
+        let dev = &dev;
+        scope.spawn(move || {
+            while let Ok(answer) = woken.recv_timeout(Duration::from_millis(500)) {
+                let _: mpsc::Sender<()> = answer;
+                let _ = worker.poll();
+                let _ = answer.send(());
             }
         });
-        std::thread::scope(|scope| {
-            let dev = &dev;
-            scope.spawn(move || {
-                while let Ok(answer) = woken.recv_timeout(Duration::from_millis(500)) {
-                    let _: mpsc::Sender<()> = answer;
-                    let _ = worker.poll();
-                    let _ = answer.send(());
-                }
-            });
-            let mut batch = PacketList::new();
-            assert_eq!(sender.alloc_batch(60, 60, &mut batch).unwrap(), 60);
-            let _ = sender.xmit_batch(&mut batch);
-            assert!(dev.drain(Duration::from_secs(5)), "{discipline}: nobody sends them: {:?}", dev.stats());
-        });
-        assert_eq!(dev.audit().unwrap().sent, 60);
-    }
+        let mut batch = PacketList::new();
+        assert_eq!(sender.alloc_batch(60, 60, &mut batch).unwrap(), 60);
+        let _ = sender.xmit_batch(&mut batch);
+        assert!(dev.drain(Duration::from_secs(5)), "{discipline}: nobody sends them: {:?}", dev.stats());
+    });
+    assert_eq!(dev.audit().unwrap().sent, 60);
 }

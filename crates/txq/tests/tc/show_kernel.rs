@@ -7,24 +7,39 @@ use txq::stats::QdiscStats;
 use txq::tc::{Handle, Micros, Options, QdiscInfo, Rate, Size, Style, show_json, show_text};
 
 #[test]
-fn show_is_that_of_tc() {
-    let Some(netns) = Netns::new("show") else { return };
+fn packet_fifos_are_shown_as_tc_shows_them() {
+    let fifos: [&[&str]; 3] =
+        [&["pfifo", "limit", "50"], &["handle", "7:", "pfifo", "limit", "4294967295"], &["pfifo_fast"]];
+    check_roots("pfifo", &fifos);
+}
 
-    check(&netns, "noqueue");
-    for words in [
-        &["root", "pfifo", "limit", "50"][..],
-        &["root", "handle", "7:", "pfifo", "limit", "4294967295"],
-        &["root", "pfifo_fast"],
-        &["root", "bfifo"],
-        &["root", "bfifo", "limit", "10k"],
-        &["root", "bfifo", "limit", "4294966272"],
-        &["root", "bfifo", "limit", "50"],
-        &["root", "htb", "default", "0x1f"],
-        &["root", "tbf", "rate", "8kbit", "burst", "2k", "limit", "30000"],
-        &["root", "tbf", "rate", "1gibit", "burst", "200k", "latency", "67.7ms"],
-    ] {
+#[test]
+fn byte_fifos_are_shown_as_tc_shows_them() {
+    let fifos: [&[&str]; 4] = [
+        &["bfifo"],
+        &["bfifo", "limit", "10k"],
+        &["bfifo", "limit", "4294966272"],
+        &["bfifo", "limit", "50"],
+    ];
+    check_roots("bfifo", &fifos);
+}
+
+#[test]
+fn shapers_are_shown_as_tc_shows_them() {
+    let shapers: [&[&str]; 3] = [
+        &["htb", "default", "0x1f"],
+        &["tbf", "rate", "8kbit", "burst", "2k", "limit", "30000"],
+        &["tbf", "rate", "1gibit", "burst", "200k", "latency", "67.7ms"],
+    ];
+    check_roots("shapers", &shapers);
+}
+
+/// Compares each root qdisc in a namespace of this name, after packets were sent.
+fn check_roots(name: &str, roots: &[&[&str]]) {
+    let Some(netns) = Netns::new(name) else { return };
+    for words in roots {
         netns.delete();
-        if netns.replace(words) {
+        if netns.replace(&[&["root"], *words].concat()) {
             let sent = send(&netns);
             let stats = check(&netns, &words.join(" "));
             assert!(
@@ -33,7 +48,12 @@ fn show_is_that_of_tc() {
             );
         }
     }
+}
 
+#[test]
+fn noqueue_and_mq_are_shown_as_tc_shows_them() {
+    let Some(netns) = Netns::new("mq") else { return };
+    check(&netns, "noqueue");
     netns.delete();
     if netns.replace(&["root", "handle", "1:", "mq"]) {
         send(&netns);
