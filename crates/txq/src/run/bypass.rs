@@ -53,25 +53,36 @@ pub(crate) fn bypass<A: Arch>(
 ) -> Bypass {
     A::touch(|| &*core, Memory::Queue);
     match root.txq {
-        Some(txq) if core.permit.covers(batch, cx) => {
-            let txq = &cx.dev.txqs[usize::from(txq)];
-            core.counters.taken += 1;
-            let passing = Passing { core, batch, packets: 1 };
-            let sent = txq.pass_permitted(root.index, passing.batch, cx, &mut passing.core.counters.drops);
-            let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
-            core.counters.sent += sent.packets;
-            core.counters.sent_bytes += sent.bytes;
-            if batch.is_empty() {
-                Bypass::Done(Verdict::Success)
-            } else {
-                refused(core, root, txq, batch, &sent, cx)
-            }
-        }
+        Some(txq) if core.permit.covers(batch, cx) => permitted(core, root, txq, batch, 1, cx),
         _ => look(core, root, batch, cx),
     }
 }
 
-/// As [`bypass`], without a permit: checks all conditions. A batch that may not bypass the qdisc goes through it.
+/// Gives the driver a batch of `packets` that the permit covers.
+#[inline(always)]
+fn permitted<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    txq: u16,
+    batch: &mut PacketList<A>,
+    packets: u64,
+    cx: &mut Ctx<'_, A>,
+) -> Bypass {
+    let txq = &cx.dev.txqs[usize::from(txq)];
+    core.counters.taken += packets;
+    let passing = Passing { core, batch, packets };
+    let sent = txq.pass_permitted(root.index, passing.batch, cx, &mut passing.core.counters.drops);
+    let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
+    core.counters.sent += sent.packets;
+    core.counters.sent_bytes += sent.bytes;
+    match batch.is_empty() {
+        true => Bypass::Done(Verdict::Success),
+        false => refused(core, root, txq, batch, &sent, cx),
+    }
+}
+
+/// As [`bypass`], where no permit covers a single packet: checks all conditions, unless one covers the batch. A batch that may
+/// not bypass the qdisc goes through it.
 #[inline(never)]
 fn look<A: Arch>(
     core: &mut Core<A>,
@@ -79,6 +90,9 @@ fn look<A: Arch>(
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
+    if let Some(txq) = root.txq.filter(|_| core.permit.covers_batch(batch, cx)) {
+        return permitted(core, root, txq, batch, batch.len() as u64, cx);
+    }
     core.permit.check_again();
     let blocked = core.running || core.gate != Gate::Open || core.has_unadmitted();
     // A qdisc that measures how long its packets wait must see the sampled ones.
@@ -128,9 +142,7 @@ pub(super) fn give<A: Arch>(
         None => txq.reap_or_leave(root.index, cx),
         Some(priority) => {
             let more = txq.reap_or_defer(root.index, cx);
-            if n == 1 {
-                core.grant_permit(more, priority, cx);
-            }
+            core.grant_permit(more, priority, cx);
         }
     }
     None

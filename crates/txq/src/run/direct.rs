@@ -18,24 +18,37 @@ pub(crate) fn run_noqueue<A: Arch>(
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
-    let n = batch.len() as u64;
     let txq = &cx.dev.txqs[usize::from(txq)];
-    core.counters.taken += n;
-    if !core.permit.covers(batch, cx) {
-        return run_noqueue_slow(core, root, txq, batch, cx);
+    core.counters.taken += batch.len() as u64;
+    match core.permit.covers(batch, cx) {
+        true => permitted(core, root, txq, batch, cx),
+        false => run_noqueue_slow(core, root, txq, batch, cx),
     }
+}
+
+/// Sends a batch that the permit covers.
+#[inline(always)]
+fn permitted<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    txq: &TxQueue<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    let n = batch.len() as u64;
     let mut direct = Direct { core, packets: n };
     let sent = txq.pass_permitted(root.index, batch, cx, &mut direct.core.counters.drops);
     direct.packets = 0;
     direct.core.counters.sent += sent.packets;
     direct.core.counters.sent_bytes += sent.bytes;
-    match sent.packets {
-        0 => refused_directly(direct.core, root, txq, batch, cx),
-        _ => Verdict::Success,
+    match sent.packets == n {
+        true => Verdict::Success,
+        false => refused_directly(direct.core, root, txq, batch, sent.packets, cx),
     }
 }
 
-/// As [`run_noqueue`], without a permit: checks all conditions. The batch counts as taken.
+/// As [`run_noqueue`], where no permit covers a single packet: checks all conditions, unless one covers the batch. The batch
+/// counts as taken.
 #[inline(never)]
 fn run_noqueue_slow<A: Arch>(
     core: &mut Core<A>,
@@ -44,6 +57,9 @@ fn run_noqueue_slow<A: Arch>(
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
+    if core.permit.covers_batch(batch, cx) {
+        return permitted(core, root, txq, batch, cx);
+    }
     let n = batch.len() as u64;
     core.end_permit();
     if core.gate != Gate::Open
@@ -51,9 +67,13 @@ fn run_noqueue_slow<A: Arch>(
     {
         return verdict;
     }
+    let mut direct = Direct { core, packets: n };
+    if txq.stopped() || n > u64::from(txq.room()) {
+        // No queue keeps what the ring has no room for, and completions may have been deferred.
+        txq.reopen(root, cx);
+    }
     let passes = !cx.is_traced() && txq.takes_all(root.index, batch);
     let defers = (passes && txq.may_defer(batch, cx)).then(|| batch.front().map_or(0, Packet::priority));
-    let mut direct = Direct { core, packets: n };
     let drops = &mut direct.core.counters.drops;
     let sent = match passes {
         true => txq.pass(root.index, batch, cx, drops),
@@ -73,21 +93,18 @@ fn run_noqueue_slow<A: Arch>(
             txq.reap_or_leave(root.index, cx);
             Verdict::Success
         }
-        _ if sent.packets == 0 => refused_directly(core, root, txq, batch, cx),
-        _ => {
-            let _ = refused_directly(core, root, txq, batch, cx);
-            Verdict::Congested
-        }
+        _ => refused_directly(core, root, txq, batch, sent.packets, cx),
     }
 }
 
-/// Drops packets that the driver has refused, where there is no queue.
+/// Drops packets that the driver has refused, where there is no queue; `sent` others were sent. Returns the verdict.
 #[cold]
 fn refused_directly<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
     txq: &TxQueue<A>,
     batch: &mut PacketList<A>,
+    sent: u64,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     core.end_permit();
@@ -97,10 +114,10 @@ fn refused_directly<A: Arch>(
         root.fill.note_full(0);
     }
     txq.reap_or_leave(root.index, cx);
-    Verdict::Drop
+    if sent == 0 { Verdict::Drop } else { Verdict::Congested }
 }
 
-/// Guards a core without a qdisc while the driver has a batch. Counts the packets as lost if the driver panics.
+/// Guards a core without a qdisc while the driver has a batch or is polled. Counts the packets as lost if the driver panics.
 struct Direct<'c, A: Arch> {
     core: &'c mut Core<A>,
     packets: u64,

@@ -234,7 +234,7 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Reaps a txq that the owner of `root` has found stopped, until it is open or no more packets are complete, in
+    /// Reaps a txq that the owner of `root` has found stopped or without room, until it is open or no more packets are complete, in
     /// [`LOOKS`] polls at most. Returns whether the txq is open. There is no interrupt: the owner has the CPU that the
     /// worker would need.
     ///

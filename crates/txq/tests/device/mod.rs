@@ -23,6 +23,8 @@ pub(crate) struct Wire {
     pub(crate) ring: Option<u32>,
     /// Number of coming driver calls that refuse their whole batch.
     pub(crate) busy: usize,
+    /// Number of packets of the next batch that the driver refuses.
+    pub(crate) refuses: usize,
     /// Packets longer than this are dropped by the driver.
     pub(crate) longest: Option<usize>,
     /// Whether completions come in the reverse order.
@@ -58,6 +60,12 @@ impl Wire {
     #[allow(dead_code, reason = "not all tests look at bytes")]
     pub(crate) fn kept(&self) -> Vec<Vec<u8>> {
         self.kept.iter().map(|packet| packet.data().to_vec()).collect()
+    }
+
+    /// Returns the number of packets that were not reaped. Asking the device instead would access the queue.
+    #[allow(dead_code, reason = "not all tests count them")]
+    pub(crate) fn held(&self) -> usize {
+        self.kept.len() + self.completing.len()
     }
 
     /// Drops packets that are complete and not reaped.
@@ -118,8 +126,8 @@ impl Transmit for Half {
             wire.busy -= 1;
             return Status::Busy { retry: Some(0) };
         }
-        let mut taken = Vec::new();
-        while let Some(packet) = batch.pop_front() {
+        let (mut taken, refused) = (Vec::new(), std::mem::take(&mut wire.refuses));
+        while let Some(packet) = (batch.len() > refused).then(|| batch.pop_front()).flatten() {
             if wire.longest.is_some_and(|longest| packet.len() > longest) {
                 cx.drop(packet, DropReason::PktTooBig);
                 continue;
@@ -137,7 +145,7 @@ impl Transmit for Half {
         if wire.prompt {
             wire.complete(usize::MAX);
         }
-        Status::Ok
+        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: Some(0) } }
     }
 }
 

@@ -13,13 +13,13 @@ fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo").bql(None)
 }
 
-fn device(ring: u32, how: impl FnOnce(Builder) -> Builder) -> (Wires, NetDev) {
+pub(crate) fn device(ring: u32, how: impl FnOnce(Builder) -> Builder) -> (Wires, NetDev) {
     let wires = Wires::new(1, Some(ring));
     let dev = how(builder(&wires)).build().unwrap();
     (wires, dev)
 }
 
-fn send(sender: &mut Sender) {
+pub(crate) fn send(sender: &mut Sender) {
     let packet = sender.alloc(60).unwrap();
     let _ = sender.xmit(packet);
 }
@@ -175,92 +175,4 @@ fn a_device_that_is_replaced_begins_anew() {
     assert_eq!(dev.stats().in_flight, 0);
     drop(sender);
     assert_conserved(&dev);
-}
-
-/// Packets that bypass the qdisc by a permit are counted by the qdisc, in the band of their priority, at every reading.
-#[test]
-fn packets_that_pass_by_a_permit_are_counted() {
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
-        let (_, dev) = device(64, |builder| builder.qdisc("pfifo_fast").discipline(discipline));
-        let mut sender = dev.sender_on("s", 0);
-        for (packets, priority) in [(300, 0), (7, 6), (1, 2), (40, 0), (40, 6)] {
-            for _ in 0..packets {
-                let mut packet = sender.alloc(60).unwrap();
-                packet.set_priority(priority);
-                let _ = sender.xmit(packet);
-            }
-        }
-        let bands: Vec<_> = dev.bands().iter().map(|b| (b.stats.packets, b.stats.bytes)).collect();
-        assert_eq!(bands, [(47, 47 * 60), (340, 340 * 60), (1, 60)], "{discipline}");
-        let stats = dev.qdiscs(Default::default())[0].stats;
-        assert_eq!((stats.packets, stats.bytes), (388, 388 * 60), "{discipline}");
-        drop(sender);
-        assert_eq!(assert_conserved(&dev).sent, 388);
-    }
-}
-
-/// An exchanged qdisc, or a device taken down, takes effect from the next packet on, with or without a permit.
-#[test]
-fn a_change_ends_the_permit() {
-    let (_, dev) = device(64, |builder| builder);
-    let mut sender = dev.sender_on("s", 0);
-    (0..100).for_each(|_| send(&mut sender));
-    dev.replace_qdisc("root pfifo limit 0").unwrap();
-    (0..5).for_each(|_| send(&mut sender));
-    assert_eq!((dev.stats().sent, dev.stats().dropped.total()), (100, 5));
-    dev.replace_qdisc("root noqueue").unwrap();
-    (0..100).for_each(|_| send(&mut sender));
-    dev.deactivate();
-    (0..5).for_each(|_| send(&mut sender));
-    assert_eq!((dev.stats().sent, dev.stats().dropped.total()), (200, 10));
-    dev.activate();
-    (0..100).for_each(|_| send(&mut sender));
-    assert_eq!(dev.stats().sent, 300);
-    drop(sender);
-    assert_conserved(&dev);
-}
-
-/// Packets that a driver gets by a permit and refuses, drops or completes at once are counted as usual.
-#[test]
-fn a_driver_is_free_under_a_permit() {
-    for queue in ["pfifo", "noqueue"] {
-        let (wires, dev) = device(64, |builder| builder.qdisc(queue));
-        let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
-        (0..100).for_each(|_| send(&mut sender));
-        wires.at(0).busy = 1;
-        (0..3).for_each(|_| send(&mut sender));
-        while worker.poll().is_some_and(|at| at <= sender.now()) {}
-        (0..100).for_each(|_| send(&mut sender));
-        wires.at(0).longest = Some(50);
-        send(&mut sender);
-        wires.at(0).longest = None;
-        (0..100).for_each(|_| send(&mut sender));
-        while worker.poll().is_some() {}
-        let refused = u64::from(queue == "noqueue");
-        let stats = dev.stats();
-        assert_eq!((stats.sent, stats.dropped.total()), (303 - refused, 1 + refused), "{queue}");
-        drop(sender);
-        assert_conserved(&dev);
-    }
-}
-
-/// A driver that panics over a packet with a permit loses that packet and nothing else.
-#[test]
-fn a_driver_that_panics_ends_the_permit() {
-    for queue in ["pfifo", "noqueue"] {
-        let (wires, dev) = device(64, |builder| builder.qdisc(queue));
-        let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
-        (0..100).for_each(|_| send(&mut sender));
-        wires.at(0).panic = true;
-        let packet = sender.alloc(60).unwrap();
-        let send_one = std::panic::AssertUnwindSafe(|| sender.xmit(packet));
-        assert!(std::panic::catch_unwind(send_one).is_err());
-        wires.at(0).panic = false;
-        (0..100).for_each(|_| send(&mut sender));
-        while worker.poll().is_some() {}
-        let stats = dev.stats();
-        assert_eq!((stats.sent, stats.dropped.total(), stats.queued), (200, 1, 0), "{queue}");
-        drop(sender);
-        assert_conserved(&dev);
-    }
 }

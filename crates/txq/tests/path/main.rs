@@ -21,6 +21,7 @@ mod link;
 mod looks;
 mod loops;
 mod missed_wake;
+mod permit;
 mod pool_modes;
 mod room;
 mod senders;
