@@ -100,6 +100,7 @@ impl Permit {
     }
 
     /// Notes that the empty qdisc has let `batch` by, as it does each packet of the first one's priority.
+    #[inline(never)]
     fn note_passed<A: Arch>(&mut self, batch: &PacketList<A>) {
         if let Some(first) = batch.front().filter(|_| batch.len() <= LONGEST.into()) {
             self.open = true;
