@@ -21,7 +21,8 @@ use txq_core::packet::PacketList;
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 
-/// The longest batch that a permit covers: of twice as many packets the device keeps at most one batch.
+/// The longest batch that a permit covers. The device keeps up to 31 packets before the owner reaps: of longer batches, none
+/// after the first would have a permit.
 const LONGEST: u8 = 15;
 
 /// Plain data of the core's owner.
