@@ -7,8 +7,8 @@
 //! ([`Core::end_permit`]).
 //!
 //! A part of these conditions holds for any sender: while the core is not accessed for anything else, the qdisc stays empty,
-//! and packets bypass it as the last ones of their priority did. So the qdisc is asked once for each length of batch
-//! ([`Permit::passes`]).
+//! and packets bypass it as the last ones of their priority did. So the qdisc is asked again only for another priority or a
+//! larger batch ([`Permit::passes`]).
 //!
 //! The qdisc counts the packets that bypassed it when the permit ends: nothing reads its counters before. Until then the
 //! counts stay on the core's own line, and none of the qdisc's moves to the CPU of the next sender.

@@ -85,7 +85,7 @@ impl<A: Arch> Core<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
-        if txq.stopped() && (self.leaves_stopped(txq) || !txq.reopen(root, cx)) {
+        if txq.stopped() && (self.leaves_stopped(txq) || !txq.reopen(root, 1, cx)) {
             return None;
         }
         let budget = txq.budget(quota);
@@ -128,7 +128,7 @@ impl<A: Arch> Core<A> {
         }
         let index = self.requeued.front()?.txq();
         let txq = &cx.dev.txqs[usize::from(index)];
-        if txq.stopped() && !txq.reopen(root, cx) {
+        if txq.stopped() && !txq.reopen(root, 1, cx) {
             return None;
         }
         let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
@@ -152,7 +152,7 @@ impl<A: Arch> Core<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
         for txq in cx.dev.txqs.iter().filter(|txq| txq.stopped()) {
-            txq.reopen(root, cx);
+            txq.reopen(root, 1, cx);
         }
         let open = |core: &Self, dev: &Datapath<A>| {
             core.requeued.iter().map(Packet::txq).find(|&txq| !dev.txqs[usize::from(txq)].stopped())

@@ -69,8 +69,8 @@ fn run_noqueue_slow<A: Arch>(
     }
     let mut direct = Direct { core, packets: n };
     if txq.stopped() || n > u64::from(txq.room()) {
-        // No queue keeps what the ring has no room for, and completions may have been deferred.
-        txq.reopen(root, cx);
+        // No queue keeps what the ring has no room for, and packets may be complete that nobody has reaped.
+        txq.reopen(root, batch.len(), cx);
     }
     let passes = !cx.is_traced() && txq.takes_all(root.index, batch);
     let defers = (passes && txq.may_defer(batch, cx)).then(|| batch.front().map_or(0, Packet::priority));

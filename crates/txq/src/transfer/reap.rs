@@ -33,7 +33,7 @@ struct Polled<'d, A: Arch> {
 const TOGETHER: u32 = 4;
 
 /// Bound on the polls of an owner that finds its txq stopped.
-const LOOKS: u32 = 4;
+const LOOKS: usize = 4;
 
 /// The result of a poll of the device.
 enum Reaped {
@@ -234,27 +234,27 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Reaps a txq that the owner of `root` has found stopped or without room, until it is open or no more packets are complete, in
-    /// [`LOOKS`] polls at most. Returns whether the txq is open. There is no interrupt: the owner has the CPU that the
-    /// worker would need.
+    /// Reaps a txq that the owner of `root` has found stopped or without room for `packets`, until it is open and has the room,
+    /// or no more packets are complete, in [`LOOKS`] polls at most or as many as `packets` need. Returns whether the txq is
+    /// open. There is no interrupt: the owner has the CPU that the worker would need.
     ///
     /// If the caller could not poll, because the driver leaves that to the worker or because another thread reaps and may be
     /// preempted, the caller's next drop yields the CPU ([`Ctx::held_up`]).
     #[cold]
-    pub(crate) fn reopen(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
+    pub(crate) fn reopen(&self, root: &Root<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
         if self.inline.load(Relaxed) == NOBODY {
             cx.held_up = true;
         } else {
             // The clock was last read at the beginning of the turn, perhaps long ago.
             cx.clock.advance();
-            for _ in 0..LOOKS {
+            for _ in 0..LOOKS.max(packets / REAP + 1) {
                 let alone = self.is_reaped_by(root.index);
                 match if alone { self.reap_as_owner(cx) } else { self.reap_with_lock(Some(root.index), cx) } {
                     Reaped::Busy => {
                         cx.held_up = true;
                         break;
                     }
-                    Reaped::Full if self.stopped() => {}
+                    Reaped::Full if self.stopped() || packets > self.room() as usize => {}
                     _ => break,
                 }
             }
