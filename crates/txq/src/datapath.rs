@@ -62,6 +62,8 @@ pub(crate) struct Datapath<A: Arch> {
     pub(crate) affinity: Box<[usize]>,
     /// Whether the locks of a txq are taken also if one queue alone feeds it.
     pub(crate) tx_lock: bool,
+    /// Whether a sender that lacks a buffer or credit reaps before it waits.
+    pub(crate) senders_help: bool,
     pub(crate) workers: usize,
     /// 1 when the workers have threads of their own; 0 while the program drives them.
     pub(crate) has_threads: A::AtomicU32,

@@ -19,6 +19,7 @@ use crate::steering::{Here, Steer};
 mod checksum;
 mod flow;
 mod hooked;
+mod reclaim;
 mod room;
 mod waiting;
 
@@ -26,6 +27,7 @@ use crate::registry::SenderCounters;
 pub use flow::Flow;
 use hooked::Hooked;
 pub use hooked::Ingress;
+use reclaim::Reclaims;
 pub use room::Room;
 use room::Waits;
 pub use waiting::{SendError, WaitError};
@@ -81,6 +83,8 @@ pub struct Sender<A: Arch = Native> {
     parts: Vec<u16>,
     /// The state of its waits for room.
     waits: Waits<A>,
+    /// What it knows of its reaps for want of a buffer or credit.
+    reclaims: Box<Reclaims>,
     /// Packets that [`cut`](Self::cut) has added.
     added: u64,
     /// What it needs for the filters of hooks; `None` until its packets meet one.
@@ -124,6 +128,7 @@ impl<A: Arch> Sender<A> {
             split,
             parts: Vec::new(),
             waits: Waits::default(),
+            reclaims: Box::default(),
             added: 0,
             hooked: None,
             depth: 0,
@@ -164,24 +169,6 @@ impl<A: Arch> Sender<A> {
             self.reclaim();
             self.cache.alloc_batch(n, len, list).inspect_err(|_| self.counters.refused(&error))
         })
-    }
-
-    /// Reaps the completions that earlier calls have deferred.
-    #[cold]
-    fn reap_deferred(&mut self) {
-        // Inside a data path the wait could be for the caller itself; the worker reaps then.
-        if A::inside(|inside| inside.depth()) == 0 && self.cache.take_deferred() {
-            let mut cx = Ctx::new(&self.dev, &mut self.cache);
-            self.steer.used().iter().for_each(|txq| self.dev.reap_deferred(txq, &mut cx));
-        }
-    }
-
-    /// As [`reap_deferred`](Sender::reap_deferred), for want of a buffer or credit; then makes the workers look at the other
-    /// packets on their way.
-    #[cold]
-    fn reclaim(&mut self) {
-        self.reap_deferred();
-        self.dev.sched.iter().for_each(|sched| sched.hurry());
     }
 
     /// Returns a packet with a copy of `bytes`.

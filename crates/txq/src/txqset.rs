@@ -26,7 +26,11 @@ impl TxqSet {
         self.list.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + Clone + '_ {
         self.list.iter().copied()
     }
 

@@ -240,6 +240,11 @@ impl<A: Arch> TxQueue<A> {
         self.state.load(Acquire) != 0
     }
 
+    /// Returns the number of packets that the device has kept so far, wrapping.
+    pub(crate) fn issued_packets(&self) -> u32 {
+        self.issued.packets.load(Relaxed)
+    }
+
     /// Returns the number of packets that the device keeps now.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {

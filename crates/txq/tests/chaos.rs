@@ -117,7 +117,9 @@ impl<A: Arch> Flows<A> {
         random: &mut Random,
     ) -> PacketList<A> {
         let one = |_| {
-            let mut packet = sender.alloc(60).ok()?;
+            // At its limit a sender reaps, so a driver may panic.
+            let packet = catch_unwind(AssertUnwindSafe(|| sender.alloc(60)));
+            let mut packet = packet.ok()?.ok()?;
             let (flow, number, _) = &mut self.0[only.unwrap_or_else(|| random.below(3))];
             *number += 1;
             packet.set_cookie(*flow << 32 | *number);
@@ -130,7 +132,14 @@ impl<A: Arch> Flows<A> {
 }
 
 fn send<A: Arch>(dev: &NetDev<A>, plan: Plan, mut random: Random, flow: &AtomicU64) {
-    let (mut sender, mut flows) = (dev.sender("s"), Flows::new(flow));
+    let new_sender = |random: &mut Random| {
+        let mut sender = dev.sender("s");
+        if random.one_in(2) {
+            sender.set_limit(1 + random.below(64) as u64);
+        }
+        sender
+    };
+    let (mut sender, mut flows) = (new_sender(&mut random), Flows::new(flow));
     for _ in 0..CALLS {
         let end = A::now() + PATIENCE;
         if random.one_in(8) {
@@ -165,7 +174,7 @@ fn send<A: Arch>(dev: &NetDev<A>, plan: Plan, mut random: Random, flow: &AtomicU
             // Whether the sender is dropped or continues, no other may be affected.
             if random.one_in(2) {
                 drop(batch);
-                (sender, flows) = (dev.sender("s"), Flows::new(flow));
+                (sender, flows) = (new_sender(&mut random), Flows::new(flow));
             }
         }
     }

@@ -143,7 +143,8 @@ pub struct Way {
     pub max_burst: u32,
     /// The default limit of qdiscs, in packets.
     pub txqueuelen: u32,
-    /// Whether a lone sender leaves completions to its next calls. It can only without byte queue limits.
+    /// Whether a lone sender leaves completions to its next calls, which it can only without byte queue limits, and reaps before it
+    /// waits at its limit.
     pub defer_completions: bool,
     /// Whether senders under `combine`, `lockless` and `llist` lease the queue to one another where that sends more. They find
     /// out in the first 8 ms.

@@ -194,8 +194,9 @@ impl<A: Arch> Builder<A> {
         bql: Option<BqlConfig> => bql = bql;
         /// Which threads reap completions; by default the sender that has sent ([`Completions::Inline`]).
         completions: Completions => completions = completions;
-        /// Whether a sender that is alone and whose device completes at once reaps after 32 packets instead of after each
-        /// batch ([`Completions::Inline`]); on by default. The worker reaps when the sender pauses for 1 to 2 ms.
+        /// Whether a sender that is alone chooses when to reap; on by default. If its device completes at once, it reaps after 32
+        /// packets instead of after each batch ([`Completions::Inline`]), and the worker reaps when it pauses for 1 to 2 ms. If it
+        /// finds no buffer or has reached its limit, it reaps before it waits, whichever threads reap otherwise.
         defer_completions: bool => defer_completions = defer_completions;
         /// The worker of each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue when no sender
         /// does, and reaps the completions that are left to workers.
@@ -333,6 +334,7 @@ impl<A: Arch> Builder<A> {
             sched,
             affinity,
             tx_lock: self.tx_lock,
+            senders_help: self.defer_completions,
             workers,
             has_threads: A::AtomicU32::new(0),
             spin: nanos(self.spin),

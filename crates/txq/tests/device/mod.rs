@@ -37,6 +37,10 @@ pub(crate) struct Wire {
     pub(crate) panic_in_poll: bool,
     /// Whether each packet is complete as soon as the device has it.
     pub(crate) prompt: bool,
+    /// Whether the driver leaves completions to the worker, as it says when it is opened.
+    pub(crate) worker_reaps: bool,
+    /// Calls of `poll`.
+    pub(crate) polls: usize,
     refuse: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
     /// Cookies of the packets taken, in order, by call.
     pub(crate) batches: Vec<Vec<u64>>,
@@ -152,10 +156,15 @@ impl Transmit for Half {
 impl Complete for Half {
     fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
         let mut wire = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        wire.polls += 1;
         let n = budget.min(wire.completing.len());
         done.extend(wire.completing.drain(..n));
         assert!(!wire.panic_in_poll, "the driver panics over completions, as the test wants");
         wire.next
+    }
+
+    fn inline(&self) -> bool {
+        !self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).worker_reaps
     }
 }
 

@@ -303,6 +303,32 @@ fn who_sends_from_within_waits_for_nobody() {
     });
 }
 
+/// A sender that reaches its limit within the data path does not reap as a sender outside does: its queue may be the caller's.
+#[test]
+fn a_sender_at_its_limit_within_reaps_nothing() {
+    bounded(|| {
+        each_place(|at, spot, dev, discipline| {
+            let mut within = dev.sender("within");
+            within.set_limit(32);
+            let mut send = move || {
+                if let Ok(packet) = within.alloc(60) {
+                    let _ = within.xmit(packet);
+                }
+            };
+            // So that it would be alone.
+            (0..8).for_each(|_| send());
+            spot.arm(at, move || (0..40).for_each(|_| send()));
+            let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+            let _ = sender.xmit_batch(&mut packets(&mut dev.sender("its own"), 0..1));
+            let _ = sender.xmit_batch(&mut packets(&mut dev.sender("its own"), 1..2));
+            spot.disarm();
+            settle(&dev, &mut worker);
+            let stats = audited(&dev);
+            assert_eq!(stats.accepted, stats.sent + stats.dropped.total(), "{at:?}, {discipline}: {stats:?}");
+        });
+    });
+}
+
 /// A filter's closure reads counters, sends and panics, in each kind that has filters.
 #[test]
 fn a_filter_calls_its_device() {

@@ -23,6 +23,7 @@ mod loops;
 mod missed_wake;
 mod permit;
 mod pool_modes;
+mod reclaim;
 mod room;
 mod senders;
 mod stab;
