@@ -296,7 +296,7 @@ impl<A: Arch> Worker<A> {
                 return true;
             }
             // In a hurry the worker itself looks, whatever senders reap.
-            let tended = if hurried || !txq.is_tended() {
+            let tended = if hurried || !txq.is_tended(dev.senders_help) {
                 None
             } else {
                 looks.note_tended(txq.completed.packets.load(Relaxed), cx.clock.now())

@@ -15,7 +15,7 @@ use crate::datapath::Ctx;
 use crate::datapath::{Datapath, Root};
 use crate::txqueue::watchdog::Standstill;
 use crate::txqueue::{
-    Access, DoneSide, DriverBug, Issued, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog,
+    Access, DoneSide, DriverBug, Issued, NOBODY, OWNERS, REAP, SENDERS, TxQueue, TxTimeout, Watchdog,
 };
 
 /// Counts the packets that a driver returned from its ring. If the driver panics, they are counted on drop, and the worker
@@ -142,9 +142,11 @@ impl<A: Arch> TxQueue<A> {
         self.inline.load(Relaxed) != NOBODY
     }
 
-    /// Whether senders may reap the txq, and still send to it: it is open.
-    pub(crate) fn is_tended(&self) -> bool {
-        self.inline.load(Relaxed) == SENDERS && !self.stopped()
+    /// Whether senders may reap the txq, and still send to it: it is open. `help` says whether a sender reaps before it waits
+    /// (`sender/reclaim.rs`).
+    pub(crate) fn is_tended(&self, help: bool) -> bool {
+        let reapers = self.inline.load(Relaxed);
+        (reapers == SENDERS || (help && reapers == OWNERS)) && !self.stopped()
     }
 
     /// Returns the root whose owner alone may reap; `None` if any holder of the completion lock may.

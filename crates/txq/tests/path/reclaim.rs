@@ -122,6 +122,30 @@ fn many_txqs_are_polled_by_turns() {
     assert_eq!(assert_conserved(&dev).sent, 72);
 }
 
+/// Where only the worker reaps otherwise, it leaves a txq to the sender that reaps, until the sender waits.
+#[test]
+fn the_worker_leaves_completions_to_a_sender_that_reaps() {
+    let (wires, dev) = device(1, |builder| builder.completions(Completions::Worker));
+    let (mut sender, mut worker) = (sender(&dev, "s", 16), dev.worker(0));
+    send(&mut sender, &wires, 16);
+    worker.poll();
+    complete(&wires, usize::MAX);
+    send(&mut sender, &wires, 16);
+    assert_eq!(polls(&wires), 2, "the worker's and the sender's");
+    complete(&wires, usize::MAX);
+    worker.poll();
+    assert_eq!(polls(&wires), 2);
+    send(&mut sender, &wires, 16);
+    assert_eq!(polls(&wires), 3);
+    assert!(matches!(sender.alloc(60), Err(AllocError::Limit { .. })));
+    complete(&wires, usize::MAX);
+    worker.poll();
+    assert!(sender.alloc(60).is_ok());
+    assert_eq!(polls(&wires), 5, "the sender's, in vain, and the worker's");
+    drop(sender);
+    assert_eq!(assert_conserved(&dev).sent, 48);
+}
+
 /// Most packets that it would get are the other's.
 #[test]
 fn a_sender_that_is_not_alone_leaves_them_to_the_worker() {
