@@ -50,6 +50,11 @@ impl Held {
         self.0 != 0 && self.0 & HOLDER != u64::from(holder)
     }
 
+    /// Whether `holder` has the lease, or had it last.
+    pub fn is_of(self, holder: u16) -> bool {
+        self.0 & HOLDER == u64::from(holder)
+    }
+
     /// Returns the end of the lease, up to 1023 ns early.
     pub fn end(self) -> Nanos {
         self.0 >> 16 << UNIT
@@ -142,11 +147,12 @@ mod tests {
     #[test]
     fn the_end_and_the_holder_are_kept() {
         let lease = Lease::<Native>::new();
-        assert!(lease.held().is_none() && !lease.held().is_anothers(7));
+        assert!(lease.held().is_none() && !lease.held().is_anothers(7) && !lease.held().is_of(7));
         let end = 5_000_000_000_000_000;
         lease.grant(7, end);
         let held = lease.held();
         assert!(held.is_anothers(8) && !held.is_anothers(7) && !held.is_none());
+        assert!(held.is_of(7) && !held.is_of(8));
         assert!((end - 1023..=end).contains(&held.end()), "{}", held.end());
         lease.end();
         assert!(lease.held().is_none());

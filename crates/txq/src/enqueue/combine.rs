@@ -358,6 +358,10 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
         count.load(Relaxed) > long && !list::<A>(word.load(Relaxed)).is_null()
     }
 
+    fn lease(&self) -> Option<&Lease<A>> {
+        Some(&self.lease)
+    }
+
     /// Calls nothing: this discipline has no lock.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 

@@ -304,6 +304,10 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
         count.load(Relaxed) > long && !list.is_empty()
     }
 
+    fn lease(&self) -> Option<&Lease<A>> {
+        Some(&self.lease)
+    }
+
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
     }

@@ -326,6 +326,10 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         !self.lists.rule.is_banded() && band.len.load(Relaxed) > long && !band.list.is_empty()
     }
 
+    fn lease(&self) -> Option<&Lease<A>> {
+        Some(&self.lease)
+    }
+
     /// Calls nothing: this discipline has no lock.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 

@@ -7,10 +7,11 @@
 //!
 //! It then goes on with the buffers that it has got, and soon comes again. That pays only if it gets several buffers for a
 //! few polls. Otherwise it waits, which costs less: until it has sent a quarter of its limit anew it does not reap here again.
-//! It also waits at once where other senders send through the same txqs: most packets that it would get are theirs, and the
-//! lines of txqs and packets would go from CPU to CPU.
+//! It also waits at once where other senders send through the same txqs, unless it has the queue's lease: most packets that it
+//! would get are theirs, and the lines of txqs and packets would go from CPU to CPU.
 
 use txq_core::arch::Arch;
+use txq_core::sync::lease::tag;
 
 use super::Sender;
 use crate::datapath::Ctx;
@@ -30,6 +31,8 @@ pub(super) struct Reclaims {
     issued: u32,
     /// The count of packets handed in from which on a reap may pay again.
     rests_until: u64,
+    /// The count from which on it looks again whether it is alone.
+    among_others_until: u64,
     /// Index of the txq to poll first, among those that the sender uses.
     first: usize,
 }
@@ -61,11 +64,15 @@ impl<A: Arch> Sender<A> {
         if rests || !self.dev.senders_help || A::inside(|inside| inside.depth()) > 0 {
             return false;
         }
-        let alone = self.is_alone(handed_in);
         let (before, _) = self.cache.credit();
-        if !alone {
-            self.reclaims.rests_until = handed_in + u64::from(before) * AMONG_OTHERS;
-            return false;
+        if !self.has_leases() {
+            if handed_in < self.reclaims.among_others_until {
+                return false;
+            }
+            if !self.is_alone(handed_in) {
+                self.reclaims.among_others_until = handed_in + u64::from(before) * AMONG_OTHERS;
+                return false;
+            }
         }
         let polls = self.poll_own();
         let (after, _) = self.cache.credit();
@@ -74,6 +81,17 @@ impl<A: Arch> Sender<A> {
             self.reclaims.rests_until = handed_in + u64::from(before / 4).max(1);
         }
         got > 0
+    }
+
+    /// Whether the sender has the leases of all queues that it sends through.
+    fn has_leases(&self) -> bool {
+        let (dev, own) = (&self.dev, tag(self.cache.id()));
+        let mut last = None;
+        self.steer.used().iter().all(|txq| {
+            let root = dev.root_at(self.rule, txq);
+            last.replace(root) == Some(root)
+                || dev.roots[root].discipline.lease().is_some_and(|lease| lease.held().is_of(own))
+        })
     }
 
     /// Returns whether the txqs that the sender uses have issued hardly more packets than it has handed in since the last look.
