@@ -59,9 +59,11 @@ impl<A: Arch> Sender<A> {
 
     /// Reaps the txqs that the sender uses, if that may pay; returns whether the sender has got buffers back.
     fn reap_own(&mut self) -> bool {
+        if !self.dev.senders_help || A::inside(|inside| inside.depth()) > 0 {
+            return false;
+        }
         let handed_in = self.counters.submitted();
-        let rests = handed_in < self.reclaims.rests_until;
-        if rests || !self.dev.senders_help || A::inside(|inside| inside.depth()) > 0 {
+        if handed_in < self.reclaims.rests_until {
             return false;
         }
         let (before, _) = self.cache.credit();
