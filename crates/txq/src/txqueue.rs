@@ -104,7 +104,7 @@ pub(crate) struct TxQueue<A: Arch> {
 #[repr(C)]
 pub(crate) struct Issued<A: Arch> {
     /// Packets that the device has kept, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the
-    /// writer and the worker's watch).
+    /// writer, the worker's watch, and a sender that looks whether it is alone).
     pub(crate) packets: A::AtomicU32,
     /// The count of packets at which a sender reaps again (`reap_or_leave`). Written and read by the transmitter. Relaxed: no
     /// other data depends on it.
@@ -242,6 +242,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Returns the number of packets that the device has kept so far, wrapping.
     pub(crate) fn issued_packets(&self) -> u32 {
+        // Relaxed: the caller needs the number alone.
         self.issued.packets.load(Relaxed)
     }
 

@@ -23,11 +23,12 @@ const POLLS_PER_PACKET: u32 = 2;
 /// Times that it sends all its packets before it looks again whether it is alone. In a shorter time the others may just be asleep.
 const AMONG_OTHERS: u64 = 8;
 
-/// What a sender knows of its reaps for want of a buffer or credit. Counts wrap.
+/// What a sender knows of its reaps for want of a buffer or credit.
 #[derive(Debug, Default)]
 pub(super) struct Reclaims {
-    /// Packets that it has handed in and that its txqs have issued, at the last look.
+    /// Packets that it had handed in when it last looked whether it is alone.
     handed_in: u64,
+    /// Packets that its txqs had issued then, wrapping.
     issued: u32,
     /// The count of packets handed in from which on a reap may pay again.
     rests_until: u64,
@@ -119,7 +120,7 @@ impl<A: Arch> Sender<A> {
                 continue;
             }
             polls += 1;
-            if !self.dev.inside(|| self.dev.try_reap(txq, &mut cx)) {
+            if self.dev.inside(|| self.dev.try_reap(txq, &mut cx)).is_none() {
                 break;
             }
         }

@@ -12,24 +12,12 @@ impl<A: Arch> Datapath<A> {
     /// Reaps a txq. If only the owner of a queue may reap it, that owner does: this thread, if the queue is free. Returns
     /// the time of the next poll, if the driver knows it.
     pub(crate) fn reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
-        let Some(root) = txq.reaped_by() else { return txq.reap(cx) };
-        self.reap_as_owner(root, txq, cx).flatten()
+        self.try_reap(txq, cx).flatten()
     }
 
-    /// As [`reap`](Datapath::reap); returns false if another thread owns the queue.
-    pub(crate) fn try_reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> bool {
-        match txq.reaped_by() {
-            Some(root) => self.reap_as_owner(root, txq, cx).is_some(),
-            None => {
-                txq.reap(cx);
-                true
-            }
-        }
-    }
-
-    /// Reaps as the owner of `root`. Returns the time of the next poll, if the driver knows it; `None` if another thread owns
-    /// the queue.
-    fn reap_as_owner(&self, root: usize, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Option<Nanos>> {
+    /// As [`reap`](Datapath::reap), but returns `None` if another thread owns the queue.
+    pub(crate) fn try_reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Option<Nanos>> {
+        let Some(root) = txq.reaped_by() else { return Some(txq.reap(cx)) };
         let root = &self.roots[root];
         cx.errand = Errand::Reap(txq.index);
         root.run_inside(self, cx);

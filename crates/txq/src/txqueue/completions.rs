@@ -5,8 +5,10 @@
 /// In the kernel a completion is an interrupt, and the CPU in the interrupt's affinity reaps. Steering both a CPU's packets
 /// (XPS) and its txq's interrupt to that CPU keeps both sides of a txq in one cache. Here a thread must poll.
 ///
-/// Under each of these, an owner that finds its txq stopped reaps it, and so does a sender that is alone and would wait for a
-/// buffer or for credit ([`Builder::defer_completions`](crate::netdev::Builder::defer_completions)): they cannot go on otherwise.
+/// Under each of these, two threads reap that cannot go on otherwise, unless the driver forbids it
+/// ([`Complete::inline`](crate::driver::Complete::inline)): an owner that finds its txq stopped, and a sender that would wait for a
+/// buffer or for credit, if it is alone or has the queue's lease
+/// ([`Builder::defer_completions`](crate::netdev::Builder::defer_completions)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Completions {
