@@ -298,6 +298,12 @@ impl<A: Arch> Cache<A> {
         (self.out as u32, self.seen)
     }
 
+    /// Returns whether the limit allows no allocation, as far as the sender knows.
+    #[doc(hidden)]
+    pub fn is_at_limit(&self) -> bool {
+        self.out >= self.limit
+    }
+
     /// Returns a number that differs from those of all other senders alive.
     #[doc(hidden)]
     #[inline]

@@ -49,11 +49,12 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Reaps for want of a buffer or credit. If that brings nothing, makes the workers look at the other packets on their way.
+    /// Reaps for want of a buffer or credit. If that does not help, makes the workers look at the other packets on their way.
     #[cold]
     pub(super) fn reclaim(&mut self) {
         self.reap_deferred();
-        if !self.reap_own() {
+        // A limit that was lowered may need more packets than it has got.
+        if !self.reap_own() || self.cache.is_at_limit() {
             self.dev.sched.iter().for_each(|sched| sched.hurry());
         }
     }

@@ -146,6 +146,25 @@ fn the_worker_leaves_completions_to_a_sender_that_reaps() {
     assert_eq!(assert_conserved(&dev).sent, 48);
 }
 
+/// A sender whose limit was lowered gets back some packets, which are too few: then the worker looks for the others.
+#[test]
+fn a_reap_that_does_not_suffice_makes_the_worker_look() {
+    let (wires, dev) = device(1, |builder| builder.completions(Completions::Worker));
+    let (mut sender, mut worker) = (sender(&dev, "s", 16), dev.worker(0));
+    send(&mut sender, &wires, 16);
+    worker.poll();
+    complete(&wires, 4);
+    sender.set_limit(4);
+    assert!(matches!(sender.alloc(60), Err(AllocError::Limit { .. })));
+    assert_eq!((polls(&wires), wires.at(0).held()), (2, 12));
+    complete(&wires, usize::MAX);
+    worker.poll();
+    assert_eq!(wires.at(0).held(), 0, "the worker does not leave them to the sender");
+    assert!(sender.alloc(60).is_ok());
+    drop(sender);
+    assert_eq!(assert_conserved(&dev).sent, 16);
+}
+
 /// Most packets that it would get are the other's.
 #[test]
 fn a_sender_that_is_not_alone_leaves_them_to_the_worker() {
