@@ -22,6 +22,7 @@ mod lockless;
 mod noqueue;
 mod refused;
 mod room;
+mod root_lock;
 mod spinlock;
 
 use txq_core::arch::Arch;

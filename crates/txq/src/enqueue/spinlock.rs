@@ -5,46 +5,26 @@
 //! The lock is queued ([`SpinLock`]). While its holder is preempted, all senders wait until that thread runs again. While the
 //! first waiter is, others may pass the queue, so the lock stays in use: a bounded number of times before each waiter.
 
-use crossbeam_utils::CachePadded;
-
 use txq_core::arch::Arch;
-use txq_core::arch::inside::Lent;
 use txq_core::packet::PacketList;
-use txq_core::stats::contention::{Lock, Site};
+use txq_core::stats::contention::Lock;
 use txq_core::sync::contention::Recorded;
-use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_core::sync::lease::Lease;
 use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
 use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
-use crate::enqueue::{QUEUE, ROOT_LOCK, owns_queue};
-use crate::run::{Driven, Owner, turn};
+use crate::enqueue::owns_queue;
+use crate::enqueue::root_lock::RootLock;
 
 struct Spinlock<A: Arch> {
-    root: CachePadded<SpinLock<A, Core<A>>>,
+    root: RootLock<A>,
 }
 
 pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn CoreAccess<A>> {
-    Box::new(Spinlock { root: CachePadded::new(SpinLock::new(core)) })
-}
-
-/// The holder of a root lock. The other senders wait and leave no packets for it, so it keeps the defaults of [`Owner`].
-impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
-    #[inline]
-    fn core(&mut self) -> &mut Core<A> {
-        self.data()
-    }
-
-    #[inline]
-    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.unlocked_at(Site::Retake, || {
-            let _lent = Lent::<A>::begin();
-            f(driven);
-        });
-        true
-    }
+    Box::new(Spinlock { root: RootLock::new(core, false) })
 }
 
 impl<A: Arch> CoreAccess<A> for Spinlock<A> {
@@ -52,15 +32,12 @@ impl<A: Arch> CoreAccess<A> for Spinlock<A> {
         if owns_queue(batch, cx) {
             return Verdict::Drop;
         }
-        let share = batch.len();
-        let verdict = turn(self.root.lock_at(Site::Enqueue), root, batch, share, cx);
-        cx.free_dropped();
-        verdict
+        self.root.wait_for_lease(batch.len(), cx);
+        self.root.submit(None, root, batch, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = turn(self.root.lock_at(Site::Worker), root, &mut PacketList::new(), 0, cx);
-        cx.free_dropped();
+        self.root.run(root, cx);
     }
 
     /// True, as in Linux, with which this discipline is compared.
@@ -69,19 +46,23 @@ impl<A: Arch> CoreAccess<A> for Spinlock<A> {
     }
 
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        self.root.with(|held| f(held.data(), false));
+        self.root.with_core(f);
         true
     }
 
     fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
-        self.root.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
+        self.root.try_with_core(f)
+    }
+
+    fn lease(&self) -> Option<&Lease<A>> {
+        Some(&self.root.lease)
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
-        f(Lock::Root, &*self.root);
+        f(Lock::Root, &*self.root.lock);
     }
 
     fn name_lines(&self) {
-        self.root.name_lines(ROOT_LOCK, QUEUE);
+        self.root.name_lines();
     }
 }

@@ -1,9 +1,10 @@
 use std::io;
 use std::sync::Mutex;
 
-use txq_core::sync::lease::tag;
+use txq_core::sync::lease::{Lease, tag};
 
 use super::*;
+use crate::datapath::CoreAccess;
 use crate::driver::{
     Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx,
 };
@@ -99,9 +100,98 @@ fn gets_a_buffer_among_others(discipline: Discipline, leased: bool) -> bool {
 
 #[test]
 fn the_holder_of_the_lease_reaps_at_its_limit() {
-    for discipline in [Discipline::Combine, Discipline::Lockless, Discipline::Llist] {
+    for &discipline in Discipline::ALL {
         assert!(gets_a_buffer_among_others(discipline, true), "{discipline}");
         assert!(!gets_a_buffer_among_others(discipline, false), "{discipline}");
     }
-    assert!(!gets_a_buffer_among_others(Discipline::Spinlock, true), "it has no lease");
+}
+
+/// A queue of two senders, and the sender that had its lease last.
+struct Leased {
+    next: Sender,
+    last: Sender,
+    shared: Arc<Shared<Native>>,
+    _dev: NetDev,
+}
+
+impl Leased {
+    fn new(discipline: Discipline) -> Self {
+        let dev = NetDev::builder(Sink).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let (next, last) = (dev.sender("next"), dev.sender("last"));
+        let shared = next.dev.clone();
+        Self { next, last, shared, _dev: dev }
+    }
+
+    fn queue(&self) -> &dyn CoreAccess<Native> {
+        &*self.shared.roots[self.shared.root_of(0)].discipline
+    }
+
+    fn lease(&self) -> &Lease<Native> {
+        self.queue().lease().unwrap()
+    }
+
+    fn send(&mut self) {
+        let packet = self.next.packet(&[0; 60]).unwrap();
+        let _verdict = self.next.xmit(packet);
+    }
+
+    /// Sends a packet as a busy sender that finds the other one's lease over.
+    fn send_after_the_lease(&mut self) {
+        self.lease().grant(tag(self.last.cache.id()), self.next.now());
+        self.next.cache.leases().turn_to(self.shared.root_of(0));
+        self.next.cache.leases().took = self.next.now();
+        self.send();
+    }
+
+    fn has_it(&self) -> bool {
+        !self.lease().held().is_none() && self.lease().held().is_of(tag(self.next.cache.id()))
+    }
+}
+
+/// Calls `step` until it returns true, which it must within a minute.
+fn until(what: &str, discipline: Discipline, mut step: impl FnMut() -> bool) {
+    let start = Native::now();
+    while !step() {
+        assert!(Native::now() < start + 60_000_000_000, "{discipline}: {what}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_goes_to_the_next_sender() {
+    for &discipline in Discipline::ALL {
+        let mut queue = Leased::new(discipline);
+        queue.send_after_the_lease();
+        assert!(queue.has_it(), "{discipline}: {:?}", queue.lease().held());
+    }
+}
+
+/// Only the trial ends leases, and these senders meet in no other way.
+#[test]
+fn a_sender_that_takes_the_lease_looks_at_the_trial() {
+    for &discipline in Discipline::ALL {
+        let mut queue = Leased::new(discipline);
+        until("leases never end", discipline, || {
+            queue.send_after_the_lease();
+            std::mem::swap(&mut queue.next, &mut queue.last);
+            queue.lease().held().is_none()
+        });
+    }
+}
+
+#[test]
+fn leases_are_tried_where_senders_take_a_lock_by_turns() {
+    for discipline in [Discipline::Busylock, Discipline::Spinlock] {
+        let mut queue = Leased::new(discipline);
+        until("leases never begin", discipline, || {
+            queue.send();
+            std::mem::swap(&mut queue.next, &mut queue.last);
+            !queue.lease().held().is_none()
+        });
+        let mut alone = Leased::new(discipline);
+        let start = alone.next.now();
+        while alone.next.now() < start + 10_000_000 {
+            alone.send();
+        }
+        assert!(alone.lease().held().is_none(), "{discipline}: leases of a lone sender");
+    }
 }

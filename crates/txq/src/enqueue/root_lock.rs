@@ -1,0 +1,193 @@
+//! The root lock: what `spinlock` and `busylock` have in common.
+//!
+//! The lock guards the core. Its holder releases it while it is in the driver and retakes it afterwards, so two busy senders
+//! would take it by turns for each packet, and the queue would move from CPU to CPU. Where the queue is cheap, they lease it to
+//! one another instead (`enqueue/lease.rs`); the kernel's senders do not.
+//!
+//! A sender that takes the lease waits until the last holder is out of the driver ([`RootLock::running`]). Otherwise that
+//! holder's turn, which is not over, would find the new holder's packets and send them, up to its quota, and both would
+//! compete for the lock as long.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use txq_core::arch::inside::Lent;
+use txq_core::arch::{Arch, Atomic};
+use txq_core::packet::PacketList;
+use txq_core::stats::contention::Site;
+use txq_core::sync::lease::Lease;
+use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_sched::qdisc::Verdict;
+
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Root;
+use crate::enqueue::lease::{self, Trial};
+use crate::enqueue::{QUEUE, ROOT_LOCK};
+use crate::run::{Driven, Owner, turn};
+
+/// A lock over a queue's core, and its lease.
+pub(super) struct RootLock<A: Arch> {
+    pub(super) lock: CachePadded<SpinLock<A, Guarded<A>>>,
+    /// 1 while an owner is in the driver, else 0 (`qdisc->running`). Written by the owner, read by senders. Relaxed: a hint
+    /// that orders nothing.
+    running: CachePadded<A::AtomicU32>,
+    /// Read by every sender at every call, written when the lease is granted, taken or ended.
+    pub(super) lease: CachePadded<Lease<A>>,
+    /// Whether owners write `running` also where there are no leases.
+    shows_running: bool,
+}
+
+/// What the root lock guards.
+pub(super) struct Guarded<A: Arch> {
+    core: Core<A>,
+    /// The last sender ([`Cache::id`](txq_core::pool::Cache::id)); 0 before the first. Used only where there are leases.
+    last: usize,
+    /// Measures whether leases send more than taking the lock by turns.
+    trial: Trial,
+}
+
+impl<A: Arch> RootLock<A> {
+    pub(super) fn new(core: Core<A>, shows_running: bool) -> Self {
+        Self {
+            lock: CachePadded::new(SpinLock::new(Guarded { core, last: 0, trial: Trial::new() })),
+            running: CachePadded::new(A::AtomicU32::new(0)),
+            lease: CachePadded::new(Lease::new()),
+            shows_running,
+        }
+    }
+
+    /// Whether an owner is in the driver. The answer may be stale.
+    #[inline]
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Relaxed) != 0
+    }
+
+    /// Waits while another sender has the lease.
+    #[inline]
+    pub(super) fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) {
+        if lease::is_anothers(&self.lease, cx) {
+            self.wait_for_turn(packets, cx);
+        }
+    }
+
+    #[cold]
+    fn wait_for_turn(&self, packets: usize, cx: &mut Ctx<'_, A>) {
+        if lease::wait(&self.lease, packets, cx) {
+            // If the last holder does not run, its packets and the caller's share a turn.
+            let _ = self.running.spin_until(Relaxed, |running| running == 0);
+        }
+    }
+
+    /// Waits for the lock as a sender, and runs a turn. `busy` is the busylock, if the caller holds it.
+    #[inline]
+    pub(super) fn submit(
+        &self,
+        busy: Option<Held<'_, A, ()>>,
+        root: &Root<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let mut held = self.lock.lock_at(Site::Enqueue);
+        if A::lease() > 0 && held.data().last != cx.cache.id() {
+            self.try_leases(&mut held, cx);
+        }
+        self.turn(held, busy, root, batch, cx)
+    }
+
+    /// Waits for the lock as a worker, and runs a turn.
+    pub(super) fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        let _ = self.turn(self.lock.lock_at(Site::Worker), None, root, &mut PacketList::new(), cx);
+    }
+
+    #[inline]
+    fn turn(
+        &self,
+        held: Held<'_, A, Guarded<A>>,
+        busy: Option<Held<'_, A, ()>>,
+        root: &Root<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let share = batch.len();
+        let verdict = turn(Turn { held, queue: self, busy }, root, batch, share, cx);
+        cx.free_dropped();
+        verdict
+    }
+
+    /// Notes that the queue goes to another sender, and begins or ends leases if the trial says so. A wait for the lock would
+    /// be no sign that senders meet: while the queue goes to another CPU, the lock is often released already when its line
+    /// arrives.
+    #[cold]
+    fn try_leases(&self, held: &mut Held<'_, A, Guarded<A>>, cx: &Ctx<'_, A>) {
+        let Guarded { core, last, trial } = held.data();
+        *last = cx.cache.id();
+        if trial.is_due::<A>() {
+            trial.look(&self.lease, core.sent(), cx);
+        }
+    }
+
+    pub(super) fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+        self.lock.with(|held| f(&mut held.data().core, false));
+    }
+
+    pub(super) fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.lock.try_with_at(Site::Control, |held| f(&mut held.data().core, false)).map(|()| true)
+    }
+
+    pub(super) fn name_lines(&self) {
+        self.lock.name_lines(ROOT_LOCK, QUEUE);
+        A::name(&self.running, "root lock: whether the queue runs");
+        A::name(&self.lease, "root lock: lease");
+    }
+}
+
+/// The holder of the root lock. The other senders wait and leave no packets for it, so it keeps the defaults of [`Owner`]. It
+/// releases the busylock when it enters the driver, the long part of its turn.
+struct Turn<'w, A: Arch> {
+    held: Held<'w, A, Guarded<A>>,
+    queue: &'w RootLock<A>,
+    busy: Option<Held<'w, A, ()>>,
+}
+
+/// Shows that an owner is in the driver, until it is dropped.
+struct InDriver<'w, A: Arch>(Option<&'w A::AtomicU32>);
+
+impl<'w, A: Arch> InDriver<'w, A> {
+    #[inline]
+    fn enter(queue: &'w RootLock<A>) -> Self {
+        let shown = (queue.shows_running || A::lease() > 0).then_some(&*queue.running);
+        if let Some(running) = shown {
+            running.store(1, Relaxed);
+        }
+        Self(shown)
+    }
+}
+
+impl<A: Arch> Drop for InDriver<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(running) = self.0 {
+            running.store(0, Relaxed);
+        }
+    }
+}
+
+impl<A: Arch> Owner<A> for Turn<'_, A> {
+    #[inline]
+    fn core(&mut self) -> &mut Core<A> {
+        &mut self.held.data().core
+    }
+
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+        let _in_driver = InDriver::enter(self.queue);
+        self.busy = None;
+        self.held.unlocked_at(Site::Retake, || {
+            let _lent = Lent::<A>::begin();
+            f(driven);
+        });
+        true
+    }
+}
