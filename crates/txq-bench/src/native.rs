@@ -9,11 +9,16 @@
 //! With two senders the time of a packet is mostly the transfer of cache lines. On a virtual machine whose CPUs the
 //! hypervisor moves that time varies fourfold. So the transfer time of a line is measured before and after each
 //! measurement and stored with it. A simulation uses it as its own.
+//!
+//! How fast such a CPU runs code varies, too, by half from minute to minute: it may share its core with a guest that nothing
+//! here shows. So the price of code is measured before and after as well: as many senders, each with a queue to itself.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use txq::Discipline;
+use txq::cpumask::CpuMask;
+use txq::xps::XpsMap;
 
 use super::case::{Case, Key};
 use super::lab::{Lab, cpu_time};
@@ -27,7 +32,7 @@ const QDISC: &str = "pfifo";
 /// The parameters that a simulation of the same work needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Same {
-    /// The discipline of which one sender is also measured with batches.
+    /// The discipline that the price of code is measured with, and of which one sender is also measured with batches.
     pub priced: Discipline,
     /// Packets of each of these batches.
     pub batch: u64,
@@ -77,6 +82,11 @@ pub struct Point {
     pub line_ns: Option<f64>,
     /// How far the time of a line before and the one after are from one another, as a part of the shorter one.
     pub line_moved: f64,
+    /// CPU time per packet of as many senders through `NATIVE.priced`, each with a queue of its own: the mean of before and
+    /// after.
+    pub priced_ns: f64,
+    /// How far the time before and the one after are from one another, as a part of the shorter one.
+    pub price_moved: f64,
 }
 
 impl Native {
@@ -102,6 +112,22 @@ fn busy(stat: &str, cpus: &[u32]) -> f64 {
     cpus.iter().map(of).sum()
 }
 
+/// A price is measured for this part of the time of a measurement.
+const PRICE_PART: u32 = 5;
+
+/// Returns the mean of two measurements, and how far they are from one another as a part of the smaller one.
+fn mean(before: f64, after: f64) -> (f64, f64) {
+    ((before + after) / 2.0, before.max(after) / before.min(after) - 1.0)
+}
+
+/// Returns senders that each have a CPU of these and a queue of its own.
+fn apart(cpus: &[u32]) -> anyhow::Result<Rig> {
+    let masks: Vec<_> = cpus.iter().map(|&cpu| CpuMask::from_iter([cpu as usize])).collect();
+    let ids = cpus.iter().max().map_or(1, |&cpu| cpu as usize + 1);
+    let rig = Rig::new(NATIVE.priced, Queue::Text(QDISC.into()), cpus.len() as u64, 1);
+    Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
+}
+
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
 /// sender of `NATIVE.priced` with batches. A signal ends the measurement early; the results until then are returned. `way`
 /// measures the transfer time of a line between two CPUs, in nanoseconds.
@@ -123,6 +149,11 @@ pub fn native(
         [a, b, ..] => way(a, b),
         _ => Ok(None),
     };
+    let priced = threads.clone().map(|threads| apart(&lab.cpus[..threads as usize]));
+    let priced = priced.collect::<anyhow::Result<Vec<_>>>()?;
+    let price = |threads: u64| {
+        anyhow::Ok(priced[threads as usize - 1].measure(&lab, time / PRICE_PART)?.cpu_ns_per_packet)
+    };
     let key = || Key { suite: "crowd", qdisc: Some(QDISC.into()), ..Key::default() };
     let cases: Vec<Case> = rigs.map(|rig| case(key(), rig)).collect();
     let mut points: Vec<Vec<Point>> = vec![Vec::with_capacity(repeat); cases.len()];
@@ -130,7 +161,7 @@ pub fn native(
     'all: for _ in 0..repeat {
         for (case, points) in cases.iter().zip(&mut points) {
             turns.next(&case.key);
-            let before = way()?;
+            let before = (way()?, price(case.key.threads)?);
             let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
             let used = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpus);
             let (others, own, start) = (used(), cpu_time(), Instant::now());
@@ -138,18 +169,26 @@ pub fn native(
             let others = used() - others - (cpu_time() - own).as_secs_f64();
             // The kernel counts in ticks, so a short measurement may find more than there is.
             let taken = (others / (start.elapsed().as_secs_f64() * cpus.len() as f64)).clamp(0.0, 1.0);
-            let after = way()?;
+            let after = (price(case.key.threads)?, way()?);
             if lab.signals.seen().is_some() {
                 break 'all;
             }
             if let Some((ns_per_packet, cpu_ns_per_packet)) =
                 sample.ns_per_packet.zip(sample.cpu_ns_per_packet)
+                && let Some((price_before, price_after)) = before.1.zip(after.0)
             {
-                let ways = before.zip(after);
-                let line_ns = ways.map(|(before, after)| (before + after) / 2.0);
-                let line_moved =
-                    ways.map_or(0.0, |(before, after)| before.max(after) / before.min(after) - 1.0);
-                points.push(Point { ns_per_packet, cpu_ns_per_packet, taken, line_ns, line_moved });
+                let (line_ns, line_moved) = before.0.zip(after.1).map(|(a, b)| mean(a, b)).unzip();
+                let line_moved = line_moved.unwrap_or(0.0);
+                let (priced_ns, price_moved) = mean(price_before, price_after);
+                points.push(Point {
+                    ns_per_packet,
+                    cpu_ns_per_packet,
+                    taken,
+                    line_ns,
+                    line_moved,
+                    priced_ns,
+                    price_moved,
+                });
             }
         }
     }
@@ -190,6 +229,7 @@ mod tests {
                 assert!((0.0..=1.0).contains(&point.taken), "{row:?}");
                 assert!(point.ns_per_packet > 1.0 && point.cpu_ns_per_packet > 1.0, "{row:?}");
                 assert_eq!(point.line_ns, (cpus > 1).then_some(50.0), "{row:?}");
+                assert!(point.priced_ns > 1.0 && point.price_moved >= 0.0, "{row:?}");
             }
         }
     }

@@ -26,8 +26,8 @@ const WAY: Duration = Duration::from_millis(5);
 const NEAR: f64 = 0.25;
 /// A measurement during which others had more than this part of the senders' CPUs does not count.
 const TAKEN: f64 = 0.1;
-/// A measurement with two senders does not count if the transfer time of a line changed by more than this part meanwhile: a
-/// hypervisor has moved the CPUs, and nothing says when.
+/// A measurement does not count if the price of code, or with two senders the transfer time of a line, changed by more than
+/// this part meanwhile: a hypervisor has moved the CPUs, and nothing says when.
 const MOVED: f64 = 0.25;
 
 /// A native configuration with its simulation.
@@ -35,7 +35,9 @@ struct Row {
     native: Native,
     /// The simulated times, one for each native point in order.
     simulated: Vec<f64>,
-    /// Whether the price of an access is from this row.
+    /// The price of an access that each point was simulated with, in nanoseconds.
+    hits: Vec<f64>,
+    /// Whether this row measures the price once more.
     priced: bool,
 }
 
@@ -66,31 +68,31 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"))
     })?;
     let (natives, taken) = undisturbed(natives);
-    let Some(one) = natives.iter().find(|row| is_priced(row)) else {
+    if natives.is_empty() {
         bail!(
-            "nothing was measured of {} with one sender, from which the price of an access is{}: let it run for longer, with \
-             less else running",
-            NATIVE.priced,
-            if taken > 0 { format!(" ({taken} measurements were disturbed)") } else { String::new() }
+            "nothing was measured ({taken} measurements were disturbed): let it run for longer, with less else running"
         );
-    };
-    let simulated = Simulated::priced(&machine, one.median().cpu_ns_per_packet)?;
+    }
     let row = |native: Native| {
         let Native { discipline, threads, batch, .. } = native;
-        let point = |point: &Point| simulated.cpu_ns_per_packet(discipline, threads, batch, point.line_ns);
+        let point = |point: &Point| {
+            let machine = Simulated::priced(&machine, point.priced_ns)?;
+            anyhow::Ok((machine.cpu_ns_per_packet(discipline, threads, batch, point.line_ns)?, machine.hit()))
+        };
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
+        let (simulated, hits) = points.into_iter().unzip();
         let priced = is_priced(&native);
-        anyhow::Ok(Row { simulated: points, priced, native })
+        anyhow::Ok(Row { simulated, hits, priced, native })
     };
     let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let text = match args.json {
         true => rows.iter().map(line).collect(),
-        false => table(&rows, taken, &simulated, args),
+        false => table(&rows, taken, args),
     };
     out::write(&text)
 }
 
-/// Whether the price of an access is from this row.
+/// Whether this row measures what the price of an access is from.
 fn is_priced(row: &Native) -> bool {
     (row.discipline, row.threads, row.batch) == (NATIVE.priced, 1, 1)
 }
@@ -102,7 +104,9 @@ fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, usize) {
     let rows = natives.into_iter().map(|mut row| {
         let all = row.points.len();
         let alone = row.threads == 1;
-        row.points.retain(|point| point.taken <= TAKEN && (alone || point.line_moved <= MOVED));
+        row.points.retain(|point| {
+            point.taken <= TAKEN && point.price_moved <= MOVED && (alone || point.line_moved <= MOVED)
+        });
         taken += all - row.points.len();
         row
     });
@@ -126,6 +130,8 @@ fn line(row: &Row) -> String {
         json!({
             "ns_per_packet": point.ns_per_packet,
             "cpu_ns_per_packet": point.cpu_ns_per_packet,
+            "priced_cpu_ns_per_packet": point.priced_ns,
+            "price_moved": point.price_moved,
             "line_ns": point.line_ns,
             "taken": point.taken,
             "line_moved": point.line_moved,
@@ -149,15 +155,14 @@ fn line(row: &Row) -> String {
     format!("{line}\n")
 }
 
-fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> String {
+fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
     let each = Human(args.duration.0.as_nanos() as u64);
     let mut text = String::new();
     let _ = writeln!(
         text,
         "{each} for each measurement, {} of each; packets through a pfifo; CPU time of all senders for a packet\n\
-         price: {} ns for each access to a line in the CPU's cache, with the code around it\n",
-        args.repeat,
-        number(simulated.hit())
+         price: the time of an access to a line in the CPU's cache, with the code around it, measured beside each\n",
+        args.repeat
     );
     let heads = [
         "discipline",
@@ -166,6 +171,7 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
         "native ns",
         "from .. to",
         "a line's way",
+        "price ns",
         "simulated ns",
         "deviation",
     ];
@@ -181,6 +187,7 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
             number(median.cpu_ns_per_packet),
             ends.unwrap_or_default(),
             median.line_ns.map_or_else(|| "-".into(), number),
+            number(row.hits[row.hits.len() / 2]),
             number(row.simulated()),
             if row.priced { "price".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
         ]
@@ -197,8 +204,8 @@ fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> 
     if taken > 0 {
         let _ = writeln!(
             text,
-            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs, or a line's way between these \
-             changed by more than {:.0} %.",
+            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs, or the price or a line's way between \
+             these changed by more than {:.0} %.",
             TAKEN * 100.0,
             MOVED * 100.0
         );
@@ -214,13 +221,15 @@ mod tests {
 
     #[test]
     fn disturbed_measurements_do_not_count() {
-        let row = |threads, disturbed: &[(f64, f64)]| {
-            let point = |&(taken, line_moved)| Point {
+        let row = |threads, disturbed: &[(f64, f64, f64)]| {
+            let point = |&(taken, line_moved, price_moved)| Point {
                 ns_per_packet: 50.0,
                 cpu_ns_per_packet: 50.0,
                 taken,
                 line_ns: Some(30.0),
                 line_moved,
+                priced_ns: 100.0,
+                price_moved,
             };
             Native {
                 discipline: Discipline::Combine,
@@ -229,10 +238,10 @@ mod tests {
                 points: disturbed.iter().map(point).collect(),
             }
         };
-        // The CPUs of the second point were moved, and the third one's were another program's.
-        let points = [(TAKEN, MOVED), (0.0, 2.5), (0.5, 0.0)];
+        // The CPUs of the second point were moved, the third one's were another program's, and the fourth one's became slower.
+        let points = [(TAKEN, MOVED, MOVED), (0.0, 2.5, 0.0), (0.5, 0.0, 0.0), (0.0, 0.0, 0.5)];
         let (rows, removed) = undisturbed(vec![row(1, &points), row(2, &points), row(2, &points[1..])]);
         let left: Vec<_> = rows.iter().map(|row| (row.threads, row.points.len())).collect();
-        assert_eq!((left, removed), (vec![(1, 2), (2, 1)], 5));
+        assert_eq!((left, removed), (vec![(1, 2), (2, 1)], 8));
     }
 }

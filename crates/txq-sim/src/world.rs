@@ -145,7 +145,7 @@ impl World {
         arch::ticket_locks(tickets);
     }
 
-    /// Sets whether the senders under `combine`, `lockless` and `llist` lease the queue to one another, as native ones do.
+    /// Sets whether busy senders lease the queue to one another, as native ones do.
     pub fn leases(&mut self, leases: bool) {
         arch::leases(leases);
     }

@@ -1,9 +1,9 @@
 //! The native work, on a machine of one or two simulated CPUs.
 //!
 //! The device is the native one, and the senders write no packets on either side. Nothing is fitted to the compared times.
-//! A line's transfer time is the one measured beside the native point. The cost of plain code comes from one native
-//! measurement, one sender through `spinlock`: each access takes the same time, with the code around it. Batches, two
-//! senders, and the other disciplines are predicted.
+//! A line's transfer time is the one measured beside the native point. So is the cost of plain code: senders through `spinlock`
+//! that have a queue each, on the same CPUs. Each access takes the same time, with the code around it. Batches, two senders of
+//! one queue, and the other disciplines are predicted.
 
 use toml::{Table, Value};
 use txq::Discipline;
@@ -18,9 +18,11 @@ use crate::sweep::plain;
 const BASE: &str = "vm-2";
 /// Lines of the null device's own state, on either side of its ring. The ring is charged by its accesses.
 const DRIVER_LINES: u64 = 1;
-/// The shortest and the longest time of an access, in nanoseconds, and the number of halvings in the search for the right one.
+/// The shortest and the longest time of an access, in nanoseconds.
 const HIT: (f64, f64) = (0.01, 100.0);
-const HALVINGS: u32 = 20;
+/// How near the price must come to what was measured, as a part of it, and after how many trials the search ends anyway.
+const NEAR: f64 = 0.002;
+const TRIALS: u32 = 20;
 /// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when the
 /// queue's owners have found out whether leases send more.
 const TIME: f64 = 2.0;
@@ -33,16 +35,19 @@ impl Simulated {
     /// Finds the time of an access to a line in the core's cache with which one sender through `NATIVE.priced` takes `ns` for a
     /// packet.
     pub(super) fn priced(machine: &Machine, ns: f64) -> anyhow::Result<Self> {
-        let (mut low, mut high) = HIT;
-        for _ in 0..HALVINGS {
-            // The middle of their ratio.
-            let hit = (low * high).sqrt();
-            match Self::with(machine, hit).of_one(1)? > ns {
-                true => high = hit,
-                false => low = hit,
+        // Two times of an access, and the times of a packet with them. The one is nearly proportional to the other.
+        let (mut a, mut b) = (1.0, 2.0);
+        let mut of_a = Self::with(machine, a).of_one(1)?;
+        for _ in 0..TRIALS {
+            let of_b = Self::with(machine, b).of_one(1)?;
+            if (of_b / ns - 1.0).abs() < NEAR || of_a == of_b {
+                break;
             }
+            let next = b + (ns - of_b) * (b - a) / (of_b - of_a);
+            (a, of_a) = (b, of_b);
+            b = next.clamp(HIT.0, HIT.1);
         }
-        Ok(Self::with(machine, low))
+        Ok(Self::with(machine, b))
     }
 
     /// Returns the machine where an access takes `hit` nanoseconds, with the code around it.
@@ -152,7 +157,7 @@ mod tests {
     fn two_senders_take_longer_the_longer_a_line_takes() {
         let machine = Machine::named(BASE).unwrap();
         let simulated = Simulated::priced(&machine, 100.0).unwrap();
-        let [short, long] = [20.0, 120.0]
+        let [short, long] = [20.0, 1200.0]
             .map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, 1, Some(way)).unwrap());
         assert!(long > 1.2 * short, "{short} {long}");
     }

@@ -146,8 +146,7 @@ pub struct Way {
     /// Whether a lone sender leaves completions to its next calls, which it can only without byte queue limits, and reaps before it
     /// waits at its limit.
     pub defer_completions: bool,
-    /// Whether senders under `combine`, `lockless` and `llist` lease the queue to one another where that sends more. They find
-    /// out in the first 8 ms.
+    /// Whether busy senders lease the queue to one another where that sends more. They find out in the first 8 ms.
     pub leases: bool,
 }
 

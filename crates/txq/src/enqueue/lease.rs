@@ -1,7 +1,8 @@
-//! Leases: one sender at a time uses a cheap queue, and the others wait for their turn instead of handing packets over.
+//! Leases: one sender at a time uses a cheap queue, and the others wait for their turn instead of handing packets over or taking
+//! the queue's lock by turns.
 //!
 //! A packet that one CPU hands to another moves cache lines there and back: the descriptor, the list, and the account and
-//! inbox of its home. Where all other work on a packet is cheaper than that, one CPU alone sends more than two that hand
+//! inbox of its home. A lock that two CPUs take by turns moves itself and the queue's state. Where all other work on a packet is cheaper than that, one CPU alone sends more than two that hand
 //! over. A lease gives the queue to one sender for [`Arch::lease`]: its packets, its pool and the queue's state stay in one
 //! cache. Then the first waiting sender to find it over takes it (`sync/lease.rs`).
 //!

@@ -11,6 +11,8 @@
 //! | `lockless` | puts its packets on their band's list and returns; the token holder runs the queue | Linux 4.16 |
 //! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |
 //! | `spinlock` | waits; the owner waits too, for the lock that it needs after each batch | Linux until 2.6.35 |
+//!
+//! Under each of them busy senders of a cheap queue lease it to one another (`lease.rs`), which the kernel's do not.
 
 mod busylock;
 mod combine;
