@@ -8,7 +8,8 @@
 //! It then goes on with the buffers that it has got, and soon comes again. That pays only if it gets several buffers for a
 //! few polls. Otherwise it waits, which costs less, and does not reap here again until it has sent a quarter of its limit
 //! anew. It also waits at once where other senders send through the same txqs, unless it has the queue's lease: most packets
-//! that it would get are theirs, and the lines of txqs and packets would go from CPU to CPU.
+//! that it would get are theirs, and the lines of txqs and packets would go from CPU to CPU. Not under
+//! [`Completions::PerQueue`](crate::netdev::Completions::PerQueue): there those lines go to a completer's CPU anyway.
 
 use txq_core::arch::Arch;
 use txq_core::sync::lease::tag;
@@ -69,7 +70,7 @@ impl<A: Arch> Sender<A> {
             return false;
         }
         let (before, _) = self.cache.credit();
-        if !self.has_leases() {
+        if !self.has_completers() && !self.has_leases() {
             if handed_in < self.reclaims.among_others_until {
                 return false;
             }
@@ -85,6 +86,11 @@ impl<A: Arch> Sender<A> {
             self.reclaims.rests_until = handed_in + u64::from(before / 4).max(1);
         }
         got > 0
+    }
+
+    /// Whether completers reap, which have no CPU of their own if the senders use all.
+    fn has_completers(&self) -> bool {
+        self.dev.sched.len() > self.dev.workers
     }
 
     /// Whether the sender has the leases of all queues that it sends through.

@@ -192,6 +192,21 @@ fn a_sender_that_is_not_alone_leaves_them_to_the_worker() {
     }
 }
 
+/// A completer has no CPU of its own if the senders use all.
+#[test]
+fn a_sender_that_is_not_alone_reaps_where_completers_would() {
+    for qdisc in ["pfifo", "mq"] {
+        let (wires, dev) = device(2, |builder| builder.qdisc(qdisc).completions(Completions::PerQueue));
+        let (mut ours, mut other) = (sender(&dev, "ours", 16), sender(&dev, "other", 64));
+        send(&mut ours, &wires, 16);
+        send(&mut other, &wires, 16);
+        complete(&wires, usize::MAX);
+        assert!(ours.alloc(60).is_ok(), "{qdisc}");
+        drop((ours, other));
+        assert_eq!(assert_conserved(&dev).sent, 32);
+    }
+}
+
 /// Not if the driver or the program forbids it.
 #[test]
 fn a_sender_reaps_only_where_it_may() {
