@@ -2,9 +2,10 @@
 //! the queue's lock by turns.
 //!
 //! A packet that one CPU hands to another moves cache lines there and back: the descriptor, the list, and the account and
-//! inbox of its home. A lock that two CPUs take by turns moves itself and the queue's state. Where all other work on a packet is cheaper than that, one CPU alone sends more than two that hand
-//! over. A lease gives the queue to one sender for [`Arch::lease`]: its packets, its pool and the queue's state stay in one
-//! cache. Then the first waiting sender to find it over takes it (`sync/lease.rs`).
+//! inbox of its home. A lock that two CPUs take by turns moves itself and the queue's state. Where all other work on a packet
+//! is cheaper than that, one CPU alone sends more than two that hand over. A lease gives the queue to one sender for
+//! [`Arch::lease`]: its packets, its pool and the queue's state stay in one cache. Then the first waiting sender to find it over
+//! takes it (`sync/lease.rs`).
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
 //! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets

@@ -152,9 +152,9 @@ struct Turn<'w, A: Arch> {
 }
 
 /// Shows that an owner is in the driver, until it is dropped.
-struct InDriver<'w, A: Arch>(Option<&'w A::AtomicU32>);
+struct Shown<'w, A: Arch>(Option<&'w A::AtomicU32>);
 
-impl<'w, A: Arch> InDriver<'w, A> {
+impl<'w, A: Arch> Shown<'w, A> {
     #[inline]
     fn enter(queue: &'w RootLock<A>) -> Self {
         let shown = (queue.shows_running || A::lease() > 0).then_some(&*queue.running);
@@ -165,7 +165,7 @@ impl<'w, A: Arch> InDriver<'w, A> {
     }
 }
 
-impl<A: Arch> Drop for InDriver<'_, A> {
+impl<A: Arch> Drop for Shown<'_, A> {
     #[inline]
     fn drop(&mut self) {
         if let Some(running) = self.0 {
@@ -182,7 +182,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        let _in_driver = InDriver::enter(self.queue);
+        let _shown = Shown::enter(self.queue);
         self.busy = None;
         self.held.unlocked_at(Site::Retake, || {
             let _lent = Lent::<A>::begin();

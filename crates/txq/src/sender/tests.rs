@@ -191,7 +191,7 @@ fn leases_are_tried_where_senders_take_a_lock_by_turns() {
         let start = alone.next.now();
         while alone.next.now() < start + 10_000_000 {
             alone.send();
+            assert!(alone.lease().held().is_none(), "{discipline}: leases of a lone sender");
         }
-        assert!(alone.lease().held().is_none(), "{discipline}: leases of a lone sender");
     }
 }
