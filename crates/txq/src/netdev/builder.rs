@@ -197,7 +197,7 @@ impl<A: Arch> Builder<A> {
         /// Whether a sender that is alone chooses when to reap; on by default. If its device completes at once, it reaps after 32
         /// packets instead of after each batch ([`Completions::Inline`]), and the worker reaps when it pauses for 1 to 2 ms. If it
         /// finds no buffer or has reached its limit, it reaps before it waits, whichever threads reap otherwise; so does a sender
-        /// for which the others wait.
+        /// for which the others wait, and each sender under [`Completions::PerQueue`].
         defer_completions: bool => defer_completions = defer_completions;
         /// The worker of each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue when no sender
         /// does, and reaps the completions that are left to workers.
