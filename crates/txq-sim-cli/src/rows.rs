@@ -43,9 +43,10 @@ fn deviation(part: f64) -> String {
 fn count(rows: &[Row]) -> String {
     let (fitted, predicted): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.fitted);
     let hold = predicted.iter().filter(|row| row.holds).count();
+    let near = predicted.iter().filter(|row| row.is_near()).count();
     let fitted = match fitted.len() {
         0 => String::new(),
         n => format!("; {n} more fitted"),
     };
-    format!("{hold} of {} predicted figures hold{fitted}", predicted.len())
+    format!("{hold} of {} predicted figures hold, {near} within 25 %{fitted}", predicted.len())
 }

@@ -331,6 +331,13 @@ unsafe impl Arch for Sim {
     ) {
         plain::classify(qdisc_and_frames);
     }
+
+    #[inline]
+    fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+        qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+    ) {
+        plain::dequeued(qdisc_and_frames);
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,18 @@ pub struct Row {
     pub holds: bool,
 }
 
+impl Row {
+    /// Returns whether the simulated figure is within 25 % of the published one, or holds where none was published but its
+    /// direction.
+    pub fn is_near(&self) -> bool {
+        match (self.published, self.simulated) {
+            (Some(published), Some(simulated)) => (simulated - published).abs() <= WITHIN * published.abs(),
+            (None, _) => self.holds,
+            (_, None) => false,
+        }
+    }
+}
+
 /// Returns one row for each published figure of a scenario, given the figures of each of its variants.
 pub fn rows(scenario: &Scenario, points: &BTreeMap<String, Figures>) -> Vec<Row> {
     let fitted = |p: &Published| {
@@ -145,6 +157,25 @@ mod tests {
         let after = find("after", "mpps");
         assert!(!after.fitted && after.holds && (after.deviation.unwrap() - 0.0526).abs() < 1e-3);
         let missing = find("after", "retake_contended");
-        assert!(missing.simulated.is_none() && !missing.holds);
+        assert!(missing.simulated.is_none() && !missing.holds && !missing.is_near());
+    }
+
+    #[test]
+    fn near_is_within_a_quarter_whatever_the_rule() {
+        let p0 = Scenario::open("p0-pinned").unwrap();
+        let row = |published: Option<f64>, simulated: f64, rule: Rule| Row {
+            simulated: Some(simulated),
+            published,
+            holds: holds(rule, published.unwrap_or(1.0), simulated, None),
+            ..rows(&p0, &BTreeMap::new()).swap_remove(0)
+        };
+        assert!(
+            row(Some(100.0), 125.0, Rule::Order).is_near() && !row(Some(100.0), 126.0, Rule::Order).is_near()
+        );
+        assert!(
+            row(Some(0.0), 0.0, Rule::Direction).is_near() && !row(Some(0.0), 1.0, Rule::Order).is_near()
+        );
+        assert!(row(None, 1.1, Rule::Rises).is_near() && !row(None, 0.9, Rule::Rises).is_near());
+        assert!(!row(Some(256.0), 512.0, Rule::Bucket).is_near());
     }
 }

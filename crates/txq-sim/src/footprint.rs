@@ -11,9 +11,11 @@ use crate::keys;
 pub struct Footprint {
     /// A queue itself: its lengths, its statistics, its requeued packets (`struct Qdisc`).
     pub queue: u32,
-    /// The qdisc's own state (`qdisc_priv`).
+    /// The qdisc's own state that enqueue and dequeue use (`qdisc_priv`).
     pub qdisc: u32,
-    /// The qdisc's state of a packet's flow (`struct fq_flow`).
+    /// The qdisc's own state that only dequeue uses.
+    pub dequeue: u32,
+    /// The qdisc's state of a packet's flow that enqueue and dequeue use (`struct fq_flow`).
     pub flow: u32,
     /// The packet's sender, which the qdisc reads when it enqueues the packet (`struct sock`).
     pub sender: u32,
@@ -29,17 +31,18 @@ pub const MOST: u32 = 1 << keys::LINES;
 impl Default for Footprint {
     /// Returns the numbers of txq's own structures.
     fn default() -> Self {
-        Self { queue: 2, qdisc: 2, flow: 0, sender: 0, driver: 2, packet: 0 }
+        Self { queue: 2, qdisc: 2, dequeue: 0, flow: 0, sender: 0, driver: 2, packet: 0 }
     }
 }
 
 impl Footprint {
     /// Returns each number with its name.
-    pub(crate) fn all(&self) -> [(&'static str, u32); 6] {
-        let Self { queue, qdisc, flow, sender, driver, packet } = *self;
+    pub(crate) fn all(&self) -> [(&'static str, u32); 7] {
+        let Self { queue, qdisc, dequeue, flow, sender, driver, packet } = *self;
         [
             ("queue", queue),
             ("qdisc", qdisc),
+            ("dequeue", dequeue),
             ("flow", flow),
             ("sender", sender),
             ("driver", driver),
@@ -50,7 +53,8 @@ impl Footprint {
     pub(crate) fn of(&self, memory: Memory) -> u32 {
         match memory {
             Memory::Queue => self.queue,
-            Memory::Qdisc => self.qdisc,
+            Memory::Enqueue => self.qdisc,
+            Memory::Dequeue => self.qdisc + self.dequeue,
             Memory::Driver => self.driver,
         }
     }

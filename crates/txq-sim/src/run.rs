@@ -252,6 +252,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         shares: after.shares.iter().zip(&before.shares).map(|(to, from)| (to.0, to.1 - from.1)).collect(),
         runnable: runnable as f64 / SAMPLES as f64,
         pool: setup.path.pool,
+        senders: setup.workload.senders(),
         times,
     };
     report.figures = figures::of(&report, &counts);

@@ -110,7 +110,7 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn work(_ns: u64) {}
     /// Accounts for plain work of the data plane. Only a simulator implements it, and charges a price.
     ///
-    /// This method and the next two take closures, so that native code computes no argument for them. Computing an argument
+    /// This method and the next three take closures, so that native code computes no argument for them. Computing an argument
     /// of an empty call is not free: a length that is read for it occupies a register until its next use.
     #[inline(always)]
     fn spend(_what: impl FnOnce() -> Work) {}
@@ -122,6 +122,13 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// each flow, and reads state of the sender. Only a simulator implements it.
     #[inline(always)]
     fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+        _qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+    ) {
+    }
+    /// Announces that a qdisc has dequeued packets, given by their frames: it read and wrote its state of each flow. Only a
+    /// simulator implements it.
+    #[inline(always)]
+    fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         _qdisc_and_frames: impl FnOnce() -> (&'p T, F),
     ) {
     }
@@ -161,8 +168,10 @@ pub enum Work {
 pub enum Memory {
     /// A queue's state without its qdisc.
     Queue,
-    /// A qdisc.
-    Qdisc,
+    /// A qdisc's state that enqueue uses.
+    Enqueue,
+    /// A qdisc's state that dequeue uses.
+    Dequeue,
     /// A driver's side of a ring.
     Driver,
 }

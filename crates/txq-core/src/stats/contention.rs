@@ -124,6 +124,9 @@ pub struct LockStats {
     pub wait: Spread,
     /// The times waited, by powers of two.
     pub waits: Log2,
+    /// The times waited behind another waiter. `perf lock contention` has no others of Linux' spin locks: the first waiter at
+    /// a qspinlock waits without a tracepoint (`queued_spin_lock_slowpath`).
+    pub queued: Spread,
     /// The times that the lock was held. A hold counts when it ends.
     pub hold: Spread,
     /// Acquisitions by any site that waited until this site released the lock (lock_stat's holding points).
@@ -139,6 +142,7 @@ impl LockStats {
         self.contention_bounces += other.contention_bounces;
         self.wait.merge(&other.wait);
         self.waits.merge(&other.waits);
+        self.queued.merge(&other.queued);
         self.hold.merge(&other.hold);
         self.held_up += other.held_up;
     }

@@ -51,19 +51,22 @@ impl Record {
         &self.sites[site as usize]
     }
 
-    /// Records that the lock has been taken, after a wait that began at `began` if there was one.
-    pub(super) fn acquired(&mut self, site: Site, cpu: CpuId, now: Nanos, began: Option<Nanos>) {
+    /// Records that the lock has been taken, after `wait` if there was one.
+    pub(super) fn acquired(&mut self, site: Site, cpu: CpuId, now: Nanos, wait: Option<Wait>) {
         let moved = u64::from(cpu != self.cpu);
         let stats = &mut self.sites[site as usize];
         stats.acquisitions += 1;
         stats.acquisition_bounces += moved;
-        if let Some(began) = began {
+        if let Some(Wait { began, behind }) = wait {
             // A wait that began before recording counts from the beginning of recording.
             let wait = now.saturating_sub(began.max(self.started));
             stats.contended += 1;
             stats.contention_bounces += moved;
             stats.wait.add(wait);
             stats.waits.record(wait);
+            if behind {
+                stats.queued.add(wait);
+            }
             self.sites[self.site as usize].held_up += 1;
         }
         (self.site, self.cpu, self.since) = (site, cpu, now);
@@ -73,6 +76,15 @@ impl Record {
     pub(super) fn released(&mut self, now: Nanos) {
         self.sites[self.site as usize].hold.add(now.saturating_sub(self.since));
     }
+}
+
+/// The wait before an acquisition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    /// When it began.
+    pub(super) began: Nanos,
+    /// Another thread waited already.
+    pub(super) behind: bool,
 }
 
 /// A lock that can be recorded.
@@ -154,10 +166,10 @@ mod tests {
         record.released(110);
         record.acquired(Site::Enqueue, 0, 120, None);
         record.released(150);
-        record.acquired(Site::Worker, 1, 151, Some(131));
+        record.acquired(Site::Worker, 1, 151, Some(Wait { began: 131, behind: false }));
         record.released(200);
         // It began to wait before recording did.
-        record.acquired(Site::Enqueue, 1, 210, Some(0));
+        record.acquired(Site::Enqueue, 1, 210, Some(Wait { began: 0, behind: true }));
         let enqueue = record.at(Site::Enqueue);
         assert_eq!((enqueue.acquisitions, enqueue.contended), (2, 1));
         assert_eq!((enqueue.acquisition_bounces, enqueue.contention_bounces, enqueue.held_up), (0, 0, 1));
@@ -167,6 +179,7 @@ mod tests {
         assert_eq!((worker.acquisitions, worker.contended, worker.held_up), (1, 1, 1));
         assert_eq!((worker.acquisition_bounces, worker.contention_bounces), (1, 1));
         assert_eq!((worker.wait.total, worker.hold.total), (20, 49));
+        assert_eq!((worker.queued.count, enqueue.queued.count, enqueue.queued.total), (0, 1, 110));
         assert_eq!(worker.waits.buckets().next().map(|b| (b.min, b.count)), Some((16, 1)));
         assert_eq!(record.at(Site::Control).hold.total, 10);
     }

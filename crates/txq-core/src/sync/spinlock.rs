@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::stats::contention::ContentionReport;
 use crate::stats::contention::{Lock, Site};
-use crate::sync::contention::{Record, Recorded};
+use crate::sync::contention::{Record, Recorded, Wait};
 
 /// The lock word of a free lock that is not recorded.
 const FREE: u32 = 0;
@@ -141,13 +141,29 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// (`pv_hybrid_queued_unfair_trylock`): otherwise the lock would be idle while the front waiter does not run.
     #[inline]
     pub fn try_lock_soon_at(&self, site: Site) -> Option<Held<'_, A, T>> {
-        self.try_lock_at(site).or_else(|| self.try_lock_soon_slow(site))
+        if A::ticket_locks() {
+            return self.try_lock_at(site);
+        }
+        match self.try_lock(FREE) {
+            Ok(_) => Some(Held { lock: self, free: FREE }),
+            Err(word) => self.try_lock_soon_slow(site, word),
+        }
     }
 
+    /// As [`try_lock_soon_at`](SpinLock::try_lock_soon_at), for a lock whose word was `seen`: held, recorded or both.
     #[cold]
-    fn try_lock_soon_slow(&self, site: Site) -> Option<Held<'_, A, T>> {
-        self.locked.spin_until(Relaxed, |word| word & HELD == 0)?;
-        self.try_lock_at(site)
+    fn try_lock_soon_slow(&self, site: Site, seen: u32) -> Option<Held<'_, A, T>> {
+        if seen == RECORD && self.try_recorded(site) {
+            return Some(Held { lock: self, free: RECORD });
+        }
+        let began = if seen & RECORD == 0 { 0 } else { A::now() };
+        let free = self.locked.spin_until(Relaxed, |word| word & HELD == 0)?;
+        self.try_lock(free).ok()?;
+        if free == RECORD {
+            let wait = Wait { began, behind: false };
+            self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(wait)));
+        }
+        Some(Held { lock: self, free })
     }
 
     /// Calls `f` with the data, without the lock, for a protocol that at times gives the data to one thread by other means.
@@ -199,10 +215,11 @@ impl<A: Arch, T> SpinLock<A, T> {
             if self.pass(FREE) {
                 return FREE;
             }
-            let free = self.queue();
+            let (free, behind) = self.queue();
             if free != FREE {
                 // Recording began meanwhile: count the wait from then.
-                self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(0)));
+                let wait = Wait { began: 0, behind };
+                self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(wait)));
             }
             return free;
         }
@@ -210,9 +227,9 @@ impl<A: Arch, T> SpinLock<A, T> {
             return RECORD;
         }
         let began = A::now();
-        let free = if self.pass(RECORD) { RECORD } else { self.queue() };
+        let (free, behind) = if self.pass(RECORD) { (RECORD, true) } else { self.queue() };
         if free != FREE {
-            self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(began)));
+            self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(Wait { began, behind })));
         }
         free
     }
@@ -238,15 +255,17 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.record.with_mut(|record| unsafe { (*record).as_deref_mut() }.map(f));
     }
 
-    /// Waits for the lock behind all other waiters. Returns the free lock's word: [`FREE`] or [`RECORD`].
+    /// Waits for the lock behind all other waiters. Returns the free lock's word, [`FREE`] or [`RECORD`], and whether there
+    /// were other waiters.
     #[cold]
-    fn queue(&self) -> u32 {
+    fn queue(&self) -> (u32, bool) {
         let node = Node::<A> { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(1) };
         let me = ptr::from_ref(&node).cast_mut();
         // Release: this node's initial `wait` and `next`, to the waiter that queues behind. Acquire: those of the node in
         // front.
         let before = self.tail.swap(me, AcqRel);
-        if !before.is_null() {
+        let behind = !before.is_null();
+        if behind {
             // SAFETY: the waiter in front stays in this function, and its node on its stack, until it has stored to the node
             // behind it, which it finds only through this store.
             unsafe { (*before).next.store(me, Release) };
@@ -259,14 +278,14 @@ impl<A: Arch, T> SpinLock<A, T> {
         if next.is_null() {
             // Relaxed: a thread that finds null reads no node, and the lock word orders the data.
             if self.tail.compare_exchange(me, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
-                return free;
+                return (free, behind);
             }
             // A waiter has queued behind this one and is about to store its node in `next`.
             next = node.next.wait_until(Acquire, |n| !n.is_null());
         }
         // SAFETY: the waiter behind stays in this function until this store.
         unsafe { (*next).wait.store(0, Release) };
-        free
+        (free, behind)
     }
 
     /// Waits for the lock as the front waiter that nobody passes. Returns the word of the free lock.

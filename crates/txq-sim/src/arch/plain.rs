@@ -29,10 +29,35 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         }
         let (qdisc, frames) = qdisc_and_frames();
         for flow in frames.filter_map(flow_of) {
-            // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents.
+            let keys = keys::flow(qdisc, flow, of_flow);
+            // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents, and tests the flow's.
             unsafe {
                 engine::read_now(e, keys::sender(flow, sender));
-                engine::update(e, keys::flow(qdisc, flow, of_flow));
+                engine::read_now(e, keys.clone());
+                engine::update(e, keys);
+            }
+        }
+    });
+}
+
+/// Charges a qdisc's use of its state of the flows whose packets it has dequeued.
+#[inline]
+pub(super) fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+    qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+) {
+    charge(|e| {
+        // SAFETY: the engine whose task calls.
+        let lines = unsafe { (*e).footprint.flow };
+        if lines == 0 {
+            return;
+        }
+        let (qdisc, frames) = qdisc_and_frames();
+        for flow in frames.filter_map(flow_of) {
+            let keys = keys::flow(qdisc, flow, lines);
+            // SAFETY: as above. The qdisc finds the packet by the flow's contents.
+            unsafe {
+                engine::read_now(e, keys.clone());
+                engine::update(e, keys);
             }
         }
     });
@@ -49,8 +74,9 @@ pub(crate) fn write_packet(packet: &[u8]) {
     });
 }
 
-/// Charges a driver's read of the lines of a packet that the queue layer has not read.
+/// Charges a driver's read of the lines of a packet that the queue layer has not read. It waits for them: how it goes on
+/// depends on the number of the packet's fragments.
 pub(crate) fn read_packet(packet: &[u8]) {
     // SAFETY: the engine whose task calls.
-    charge(|e| unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) });
+    charge(|e| unsafe { engine::read_now(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) });
 }

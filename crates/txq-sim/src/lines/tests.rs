@@ -8,6 +8,7 @@ use txq_core::sync::spinlock::SpinLock;
 
 use super::*;
 use crate::arch::Sim;
+use crate::footprint::Footprint;
 use crate::keys;
 use crate::sim;
 use crate::testing::machine;
@@ -111,13 +112,44 @@ fn plain_memory_is_told_by_its_name() {
         let memory = memory.clone();
         move || {
             while !sim::is_ending() {
-                Sim::touch(|| &*memory, Memory::Qdisc);
+                Sim::touch(|| &*memory, Memory::Enqueue);
                 sim::work(100_000);
             }
         }
     });
     let line = of(&uses, Some("memory"));
     assert!(line.lines == 2 && line.transfers > 100, "{line:?}");
+}
+
+/// A flow's first packet is where its last one was queued, maybe by another CPU.
+#[test]
+fn a_dequeued_packet_s_flow_comes_from_who_queued_it() {
+    let (machine, qdisc, frame) = (machine(), Arc::new(0_u64), [1_u8; 42]);
+    let run = |flow: u32| {
+        let mut world = World::new(&machine, 1);
+        world.name_lines();
+        world.footprint(Footprint { flow, ..Footprint::default() });
+        let (enqueues, dequeues) = (qdisc.clone(), qdisc.clone());
+        world.spawn(on(0), move || {
+            while !sim::is_ending() {
+                Sim::classify(|| (&*enqueues, std::iter::once(&frame[..])));
+                sim::work(100_000);
+            }
+        });
+        world.spawn(on(4), move || {
+            while !sim::is_ending() {
+                Sim::dequeued(|| (&*dequeues, std::iter::once(&frame[..])));
+                sim::work(100_000);
+            }
+        });
+        world.watch_lines(0);
+        world.advance(END);
+        let uses = world.line_uses(END);
+        world.run(END);
+        uses.iter().find(|line| line.name.as_deref() == Some("qdisc: a flow")).map(|l| (l.lines, l.transfers))
+    };
+    assert_eq!(run(0), None);
+    assert!(run(1).is_some_and(|(lines, transfers)| lines == 1 && transfers > 100));
 }
 
 /// Waiters wait on their own stacks, and that time belongs to the lock.

@@ -13,7 +13,8 @@ use crate::machine::Picos;
 use crate::scenario::setup::Pool;
 use crate::times::Times;
 
-/// Number of CPUs on which the published contention was counted, for one second.
+/// Number of CPUs on which the published contention was counted, for one second. They had senders: of their eight seconds
+/// up to 7.1 were waits.
 const WATCHED: f64 = 8.0;
 
 /// Prefixes of the names of figures that come from the run with recording.
@@ -36,6 +37,8 @@ pub(super) struct Counts {
     pub(super) runnable: f64,
     /// Where freed buffers go.
     pub(super) pool: Pool,
+    /// Number of senders.
+    pub(super) senders: u32,
     /// How long calls and packets took.
     pub(super) times: Arc<Times>,
 }
@@ -73,7 +76,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
         put(&format!("sojourn_{name}_us"), sojourn / 1e3);
     }
     put("interrupt_cpus", report.interrupts.total().total() as f64 / 1e12 / seconds);
-    locks(report, &mut put);
+    locks(report, counts.senders, &mut put);
     interrupts(report, counts.pool, &mut put);
     let mode = report.xmit.buckets().max_by_key(|bucket| (bucket.count, std::cmp::Reverse(bucket.min)));
     put("xmit_mode_ns", mode.map_or(f64::NAN, |bucket| bucket.min as f64));
@@ -81,19 +84,19 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
 }
 
 /// Adds the waits by site and on a packet's whole path, as perf reported them for eight CPUs, and the root lock as lock_stat
-/// reported it.
-fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
-    let share = WATCHED / f64::from(report.cpus) / report.whole;
+/// reported it. perf does not see the first waiter at a lock ([`LockStats::queued`]).
+fn locks(report: &Report, senders: u32, put: &mut impl FnMut(&str, f64)) {
+    let share = WATCHED / f64::from(senders.min(report.cpus)) / report.whole;
     let (enqueue, retake, worker) = (Site::Enqueue, Site::Retake, Site::Worker);
     let whole: &[Site] = &[enqueue, retake, worker];
     for (sites, name) in [(&[enqueue][..], "enqueue"), (&[retake], "retake"), (whole, "path")] {
         let mut stats = LockStats::default();
         let here = report.contention.sites.iter().filter(|s| sites.contains(&s.site));
         here.for_each(|s| stats.merge(&s.stats));
-        put(&format!("{name}_contended"), stats.contended as f64 * share);
-        put(&format!("{name}_wait_total_ms"), stats.wait.total as f64 / 1e6 * share);
-        put(&format!("{name}_wait_avg_us"), stats.wait.total as f64 / 1e3 / stats.wait.count as f64);
-        put(&format!("{name}_wait_max_us"), stats.wait.max as f64 / 1e3);
+        put(&format!("{name}_contended"), stats.queued.count as f64 * share);
+        put(&format!("{name}_wait_total_ms"), stats.queued.total as f64 / 1e6 * share);
+        put(&format!("{name}_wait_avg_us"), stats.queued.total as f64 / 1e3 / stats.queued.count as f64);
+        put(&format!("{name}_wait_max_us"), stats.queued.max as f64 / 1e3);
     }
     let root = report.contention.of_lock(Lock::Root);
     put("root_contended_percent", 100.0 * root.contended as f64 / root.acquisitions as f64);

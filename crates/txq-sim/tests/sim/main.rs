@@ -8,3 +8,4 @@ mod p0;
 mod shares;
 #[allow(dead_code, reason = "the example needs the rest")]
 mod support;
+mod waits;

@@ -4,9 +4,8 @@
 //! would take it by turns for each packet, and the queue would move from CPU to CPU. Where the queue is cheap, they lease it to
 //! one another instead (`enqueue/lease.rs`); the kernel's senders do not.
 //!
-//! A sender that takes the lease waits until the last holder is out of the driver ([`RootLock::running`]). Otherwise that
-//! holder's turn, which is not over, would find the new holder's packets and send them, up to its quota, and both would
-//! compete for the lock as long.
+//! A sender that takes the lease waits until the last holder's turn is over ([`RootLock::running`]). Otherwise that turn
+//! would find the new holder's packets and send them, up to its quota, and both would compete for the lock as long.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,8 +29,8 @@ use crate::run::{Driven, Owner, turn};
 /// A lock over a queue's core, and its lease.
 pub(super) struct RootLock<A: Arch> {
     pub(super) lock: CachePadded<SpinLock<A, Guarded<A>>>,
-    /// 1 while an owner is in the driver, else 0 (`qdisc->running`). Written by the owner, read by senders. Relaxed: a hint
-    /// that orders nothing.
+    /// 1 while an owner's turn lasts, else 0 (`qdisc->running`). Written by the owner under the lock, read by senders. Relaxed:
+    /// a hint that orders nothing.
     running: CachePadded<A::AtomicU32>,
     /// Read by every sender at every call, written when the lease is granted, taken or ended.
     pub(super) lease: CachePadded<Lease<A>>,
@@ -58,7 +57,7 @@ impl<A: Arch> RootLock<A> {
         }
     }
 
-    /// Whether an owner is in the driver. The answer may be stale.
+    /// Whether an owner runs the queue. The answer may be stale.
     #[inline]
     pub(super) fn is_running(&self) -> bool {
         self.running.load(Relaxed) != 0
@@ -104,14 +103,17 @@ impl<A: Arch> RootLock<A> {
     #[inline]
     fn turn(
         &self,
-        held: Held<'_, A, Guarded<A>>,
+        mut held: Held<'_, A, Guarded<A>>,
         busy: Option<Held<'_, A, ()>>,
         root: &Root<A>,
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let share = batch.len();
-        let verdict = turn(Turn { held, queue: self, busy }, root, batch, share, cx);
+        // While another owner is in the driver, the caller only enqueues.
+        let shows = (self.shows_running || A::lease() > 0) && !held.data().core.running;
+        let _shown = shows.then(|| Shown::new(&*self.running));
+        let verdict = turn(Turn { _shown, held, busy }, root, batch, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -146,31 +148,27 @@ impl<A: Arch> RootLock<A> {
 /// The holder of the root lock. The other senders wait and leave no packets for it, so it keeps the defaults of [`Owner`]. It
 /// releases the busylock when it enters the driver, the long part of its turn.
 struct Turn<'w, A: Arch> {
+    /// Dropped before the lock is released.
+    _shown: Option<Shown<'w, A>>,
     held: Held<'w, A, Guarded<A>>,
-    queue: &'w RootLock<A>,
     busy: Option<Held<'w, A, ()>>,
 }
 
-/// Shows that an owner is in the driver, until it is dropped.
-struct Shown<'w, A: Arch>(Option<&'w A::AtomicU32>);
+/// Shows that an owner runs the queue, until it is dropped.
+struct Shown<'w, A: Arch>(&'w A::AtomicU32);
 
 impl<'w, A: Arch> Shown<'w, A> {
     #[inline]
-    fn enter(queue: &'w RootLock<A>) -> Self {
-        let shown = (queue.shows_running || A::lease() > 0).then_some(&*queue.running);
-        if let Some(running) = shown {
-            running.store(1, Relaxed);
-        }
-        Self(shown)
+    fn new(running: &'w A::AtomicU32) -> Self {
+        running.store(1, Relaxed);
+        Self(running)
     }
 }
 
 impl<A: Arch> Drop for Shown<'_, A> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(running) = self.0 {
-            running.store(0, Relaxed);
-        }
+        self.0.store(0, Relaxed);
     }
 }
 
@@ -182,7 +180,6 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        let _shown = Shown::enter(self.queue);
         self.busy = None;
         self.held.unlocked_at(Site::Retake, || {
             let _lent = Lent::<A>::begin();

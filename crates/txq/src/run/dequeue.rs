@@ -196,13 +196,14 @@ impl<A: Arch> Core<A> {
         cx: &mut Ctx<'_, A>,
     ) {
         if let Some(qdisc) = &mut self.qdisc {
-            A::touch(|| &**qdisc, Memory::Qdisc);
+            A::touch(|| &**qdisc, Memory::Dequeue);
             let mut qcx = cx.for_qdisc(&mut self.counters);
             if let Some(dev) = dev {
                 qcx.set_txqs(dev);
             }
             qdisc.dequeue_batch(budget, out, &mut qcx);
             A::spend(|| Work::Dequeue(out.len()));
+            A::dequeued(|| (&**qdisc, out.iter().map(|packet| packet.data())));
             qcx.enqueue_copies(&mut **qdisc);
         }
     }

@@ -23,7 +23,7 @@ impl<A: Arch> Core<A> {
     ) -> Verdict {
         let n = batch.len();
         A::spend(move || Work::Enqueue(n));
-        A::touch(|| self.qdisc(), Memory::Qdisc);
+        A::touch(|| self.qdisc(), Memory::Enqueue);
         A::classify(|| (self.qdisc(), batch.iter().map(|packet| packet.data())));
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::ToQdisc };
         let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;

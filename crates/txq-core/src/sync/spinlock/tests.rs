@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::*;
@@ -43,6 +44,50 @@ fn first_come_first_served() {
         });
     });
     assert_eq!(lock.with(|held| held.data().clone()), Vec::from_iter(0..waiters));
+}
+
+/// `perf lock contention` counts the waits behind another waiter only.
+#[test]
+fn the_first_waiter_is_told_from_those_behind_it() {
+    let lock = SpinLock::<Native, _>::new(());
+    lock.set_recording(true);
+    thread::scope(|scope| {
+        lock.with(|_| {
+            let mut last = ptr::null_mut();
+            for _ in 0..3 {
+                let lock = &lock;
+                scope.spawn(move || lock.with_at(Site::Enqueue, |_| ()));
+                last = lock.tail.wait_until(Relaxed, |tail| tail != last);
+            }
+        });
+    });
+    let record = lock.recorded().unwrap();
+    let stats = record.at(Site::Enqueue);
+    assert_eq!((stats.contended, stats.queued.count), (3, 2));
+    assert!(stats.queued.total < stats.wait.total, "{stats:?}");
+}
+
+/// Also a thread that waits only a moment, and gets the lock, has waited.
+#[test]
+fn a_short_wait_is_recorded() {
+    let lock = SpinLock::<Native, _>::new(());
+    lock.set_recording(true);
+    // How long it waits depends on the machine.
+    while lock.recorded().unwrap().at(Site::Worker).contended == 0 {
+        let (held, begins) = (lock.lock_at(Site::Enqueue), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                begins.store(true, Relaxed);
+                drop(lock.try_lock_soon_at(Site::Worker));
+            });
+            while !begins.load(Relaxed) {
+                thread::yield_now();
+            }
+            drop(held);
+        });
+    }
+    let record = lock.recorded().unwrap();
+    assert_eq!(record.at(Site::Worker).queued.count, 0);
 }
 
 /// The record has every acquisition, and each wait with its waiter's site and the holder's site.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::{RECORD, SpinLock};
 use crate::arch::{Arch, Atomic};
 use crate::stats::contention::Site;
+use crate::sync::contention::Wait;
 
 /// What a release adds to the lock word: above its two flags.
 const STEP: u32 = 4;
@@ -24,9 +25,10 @@ impl<A: Arch, T> SpinLock<A, T> {
         if serves(seen, mine) {
             return self.taken(seen, site, None);
         }
-        let began = if seen & RECORD == 0 { None } else { Some(A::now()) };
+        let behind = mine.wrapping_sub(seen) / STEP > 1;
+        let began = if seen & RECORD == 0 { 0 } else { A::now() };
         let word = self.locked.wait_until(Acquire, |word| serves(word, mine));
-        self.taken(word, site, Some(began.unwrap_or_default()))
+        self.taken(word, site, Some(Wait { began, behind }))
     }
 
     /// Takes the lock if it is free, and returns the flags that the release stores.
@@ -39,10 +41,10 @@ impl<A: Arch, T> SpinLock<A, T> {
         Some(self.taken(word, site, None))
     }
 
-    /// Records the acquisition if the lock is recorded. `began` is the time at which the wait began, if there was one.
-    fn taken(&self, word: u32, site: Site, began: Option<u64>) -> u32 {
+    /// Records the acquisition, and the wait if there was one, if the lock is recorded.
+    fn taken(&self, word: u32, site: Site, wait: Option<Wait>) -> u32 {
         if word & RECORD != 0 {
-            self.note(|record| record.acquired(site, A::cpu(), A::now(), began));
+            self.note(|record| record.acquired(site, A::cpu(), A::now(), wait));
         }
         word & RECORD
     }
