@@ -218,8 +218,8 @@ impl<A: Arch, T> SpinLock<A, T> {
             let (free, behind) = self.queue();
             if free != FREE {
                 // Recording began meanwhile: count the wait from then.
-                let wait = Wait { began: 0, behind };
-                self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(wait)));
+                let wait = Some(Wait { began: 0, behind });
+                self.note(|record| record.acquired(site, A::cpu(), A::now(), wait));
             }
             return free;
         }

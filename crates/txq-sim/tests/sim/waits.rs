@@ -1,4 +1,4 @@
-//! Who waits at the locks of a queue.
+//! Waits at the locks of a queue.
 
 use txq_core::stats::contention::{Lock, LockStats, Site};
 use txq_sim::run::run;
