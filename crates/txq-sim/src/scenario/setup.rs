@@ -335,6 +335,8 @@ impl Setup {
         for (name, lines) in self.lines.all() {
             within(&format!("lines.{name}"), lines.into(), 0.0, MOST.into())?;
         }
+        let of_qdisc = self.lines.qdisc + self.lines.dequeue;
+        within("the sum of lines.qdisc and lines.dequeue", of_qdisc.into(), 0.0, MOST.into())?;
         let many = |name: &str, value: u32| within(&format!("workload.{name}"), value.into(), 1.0, 16_384.0);
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);

@@ -49,6 +49,9 @@ fn what_is_wrong_is_named() {
     let p0 = Scenario::open("p0-pinned").unwrap();
     let refused = |change: &str| p0.setup("before", &[change.parse().unwrap()]).unwrap_err().to_string();
     assert_eq!(refused("workload.senders=0"), "p0-pinned: workload.senders is 0: use 1 to 16384");
+    assert_eq!(refused("lines.packet=17"), "p0-pinned: lines.packet is 17: use 0 to 16");
+    let sum = "p0-pinned: the sum of lines.qdisc and lines.dequeue is 17: use 0 to 16";
+    assert_eq!(refused("lines.dequeue=15"), sum);
     assert_eq!(
         refused("seed.x=1"),
         "p0-pinned: missing field `milliseconds`"
