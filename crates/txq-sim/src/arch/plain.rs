@@ -1,10 +1,12 @@
 //! Plain memory of the data plane: the lines that it reads and writes of queues, flows, senders and packets without an
 //! atomic. Each task pays for as many lines as the [`Footprint`] says.
 
+use std::ops::Range;
+
 use txq_core::arch::Memory;
 
 use super::charge;
-use crate::engine;
+use crate::engine::{self, Engine};
 use crate::footprint::Footprint;
 use crate::keys;
 use crate::workload::flow_of;
@@ -29,12 +31,10 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         }
         let (qdisc, frames) = qdisc_and_frames();
         for flow in frames.filter_map(flow_of) {
-            let keys = keys::flow(qdisc, flow, of_flow);
-            // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents, and tests the flow's.
+            // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents.
             unsafe {
                 engine::read_now(e, keys::sender(flow, sender));
-                engine::read_now(e, keys.clone());
-                engine::update(e, keys);
+                use_flow(e, keys::flow(qdisc, flow, of_flow));
             }
         }
     });
@@ -53,14 +53,22 @@ pub(super) fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         }
         let (qdisc, frames) = qdisc_and_frames();
         for flow in frames.filter_map(flow_of) {
-            let keys = keys::flow(qdisc, flow, lines);
-            // SAFETY: as above. The qdisc finds the packet by the flow's contents.
-            unsafe {
-                engine::read_now(e, keys.clone());
-                engine::update(e, keys);
-            }
+            // SAFETY: as above.
+            unsafe { use_flow(e, keys::flow(qdisc, flow, lines)) };
         }
     });
+}
+
+/// Charges a qdisc's use of a flow's lines: it tests their contents before it writes.
+///
+/// # Safety
+/// As [`engine::update`].
+unsafe fn use_flow(e: *mut Engine, keys: Range<u64>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        engine::read_now(e, keys.clone());
+        engine::update(e, keys);
+    }
 }
 
 /// Charges a sender's write of a packet's bytes, and its note that the packet is in flight.
@@ -74,8 +82,8 @@ pub(crate) fn write_packet(packet: &[u8]) {
     });
 }
 
-/// Charges a driver's read of the lines of a packet that the queue layer has not read. It waits for them: how it goes on
-/// depends on the number of the packet's fragments.
+/// Charges a driver's read of the lines of a packet that the queue layer has not read. The driver waits for
+/// them, since it tests the number of the packet's fragments.
 pub(crate) fn read_packet(packet: &[u8]) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe { engine::read_now(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) });

@@ -19,8 +19,8 @@ fn root_lock(discipline: &str) -> impl Fn(Site) -> LockStats {
     }
 }
 
-/// Under busylock of all senders one waits for the root lock, as long as the queue runs. So the owner, which takes it again
-/// after the driver, waits for its holder and seldom behind another waiter.
+/// While a queue runs, busylock lets one sender at a time wait for the root lock. So the owner, which retakes that lock after
+/// the driver, seldom waits behind another waiter.
 #[test]
 fn owners_compete_with_one_sender_under_busylock() {
     let [busy, spin] = ["busylock", "spinlock"].map(|discipline| root_lock(discipline)(Site::Retake));
