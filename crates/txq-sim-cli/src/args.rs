@@ -246,7 +246,7 @@ pub(crate) struct CalibrateArgs {
 
 const HOST_EXAMPLES: &str = "\
 Examples:
-  txq sim host                                   every discipline with 1 and 2 senders, in half a minute
+  txq sim host                                   every discipline with 1 and 2 senders, in a minute
   txq sim host --machine mine.toml               with what txq sim calibrate measured before
   txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .deviation]'
 
@@ -255,9 +255,9 @@ simulated ones do the same with the same code. These are measured for the simula
   the machine    txq sim calibrate measures it, now or before (--machine)
   a line's way   between the two CPUs, before and after each native measurement, for a hypervisor that moves virtual CPUs
                  changes it; each measurement is simulated with its own
-  prices         what the plain code of each step of a packet costs, the same for each, so that one sender through spinlock
-                 takes the time that it took natively; where the atomics alone take longer, a hit is made cheaper in place
-                 of that; this row is no prediction
+  prices         of an access to a line in the CPU's cache, with the code around it, and of the rest of a call of xmit, so that
+                 one sender through spinlock and one through combine take the time that they took natively, before and after
+                 each native measurement, with as many senders; these two rows are no predictions
 Times are CPU time of all senders per packet. A measurement does not count if others had more than a tenth of the senders'
 CPUs meanwhile. A deviation is the middle of those of the repetitions.";
 
@@ -267,10 +267,10 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<String>,
     /// Time to measure each configuration: 1s, 300ms
-    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    #[arg(long, value_name = "TIME", default_value = "250ms")]
     pub(crate) duration: Span,
     /// Measurements of each configuration; the report shows medians and spread
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "9")]
     pub(crate) repeat: Within<1, 1000>,
     /// Print one JSON object for each configuration, a line each
     #[arg(long)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
+use txq::Discipline;
 use txq_bench::{NATIVE, Native, Point, native};
 use txq_cli_common::failure::refused;
 use txq_cli_common::out;
@@ -35,9 +36,9 @@ struct Row {
     native: Native,
     /// The simulated times, one for each native point in order.
     simulated: Vec<f64>,
-    /// The price of an access that each point was simulated with, in nanoseconds.
-    hits: Vec<f64>,
-    /// Whether this row measures the price once more.
+    /// The prices of an access and of a call that each point was simulated with, in nanoseconds.
+    prices: Vec<(f64, f64)>,
+    /// Whether this row measures what the prices are from.
     priced: bool,
 }
 
@@ -77,12 +78,13 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         let Native { discipline, threads, batch, .. } = native;
         let point = |point: &Point| {
             let machine = Simulated::priced(&machine, point.priced_ns)?;
-            anyhow::Ok((machine.cpu_ns_per_packet(discipline, threads, batch, point.line_ns)?, machine.hit()))
+            let ns = machine.cpu_ns_per_packet(discipline, threads, batch, point.line_ns)?;
+            anyhow::Ok((ns, (machine.hit(), machine.call())))
         };
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
-        let (simulated, hits) = points.into_iter().unzip();
+        let (simulated, prices) = points.into_iter().unzip();
         let priced = is_priced(&native);
-        anyhow::Ok(Row { simulated, hits, priced, native })
+        anyhow::Ok(Row { simulated, prices, priced, native })
     };
     let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let text = match args.json {
@@ -92,9 +94,9 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     out::write(&text)
 }
 
-/// Whether this row measures what the price of an access is from.
+/// Whether this row measures what the prices are from.
 fn is_priced(row: &Native) -> bool {
-    (row.discipline, row.threads, row.batch) == (NATIVE.priced, 1, 1)
+    NATIVE.priced.contains(&row.discipline) && (row.threads, row.batch) == (1, 1)
 }
 
 /// Removes the measurements during which others had the senders' CPUs, or these were moved; returns the rest, and how many it
@@ -126,11 +128,15 @@ fn machine(args: &HostArgs) -> anyhow::Result<Machine> {
 }
 
 fn line(row: &Row) -> String {
-    let points = row.native.points.iter().zip(&row.simulated).map(|(point, simulated)| {
+    let simulated = row.simulated.iter().zip(&row.prices);
+    let points = row.native.points.iter().zip(simulated).map(|(point, (simulated, (access, call)))| {
+        let [first, second] = NATIVE.priced.map(Discipline::name);
         json!({
             "ns_per_packet": point.ns_per_packet,
             "cpu_ns_per_packet": point.cpu_ns_per_packet,
-            "priced_cpu_ns_per_packet": point.priced_ns,
+            "priced_cpu_ns_per_packet": { first: point.priced_ns[0], second: point.priced_ns[1] },
+            "access_ns": access,
+            "call_ns": call,
             "price_moved": point.price_moved,
             "line_ns": point.line_ns,
             "taken": point.taken,
@@ -161,7 +167,8 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
     let _ = writeln!(
         text,
         "{each} for each measurement, {} of each; packets through a pfifo; CPU time of all senders for a packet\n\
-         price: the time of an access to a line in the CPU's cache, with the code around it, measured beside each\n",
+         access: the time of an access to a line in the CPU's cache, with the code around it; call: the rest of a call of xmit;\n\
+         both from one sender through each of the rows \"price\", measured beside each row\n",
         args.repeat
     );
     let heads = [
@@ -171,7 +178,8 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
         "native ns",
         "from .. to",
         "a line's way",
-        "price ns",
+        "access ns",
+        "call ns",
         "simulated ns",
         "deviation",
     ];
@@ -187,7 +195,8 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
             number(median.cpu_ns_per_packet),
             ends.unwrap_or_default(),
             median.line_ns.map_or_else(|| "-".into(), number),
-            number(row.hits[row.hits.len() / 2]),
+            number(row.prices[row.prices.len() / 2].0),
+            number(row.prices[row.prices.len() / 2].1),
             number(row.simulated()),
             if row.priced { "price".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
         ]
@@ -215,8 +224,6 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
 
 #[cfg(test)]
 mod tests {
-    use txq::Discipline;
-
     use super::*;
 
     #[test]
@@ -228,7 +235,7 @@ mod tests {
                 taken,
                 line_ns: Some(30.0),
                 line_moved,
-                priced_ns: 100.0,
+                priced_ns: [100.0, 50.0],
                 price_moved,
             };
             Native {
