@@ -285,6 +285,14 @@ unsafe impl Arch for Sim {
         if e.is_null() || unsafe { (*e).os.kernel } { 0 } else { Native::passes() }
     }
 
+    /// Nothing takes the CPU from a kernel's thread in the data plane.
+    #[inline]
+    fn holders_run() -> bool {
+        let e = engine();
+        // SAFETY: the engine whose task calls.
+        !e.is_null() && unsafe { (*e).os.kernel }
+    }
+
     fn random() -> u64 {
         let e = engine();
         if e.is_null() {

@@ -21,7 +21,13 @@ use txq_check::{Loom, Model, Shuttle};
 /// Senders without a worker's help; the device takes everything. So a packet that is still queued when all calls have
 /// returned was left behind. Only llist's senders that do not get the lock schedule the worker, which then runs once.
 /// Returns how many packets were dropped because too many waited for the owner.
-fn senders<A: Model>(discipline: Discipline, senders: u64, calls: u64, batch: u64, max_burst: u32) -> u64 {
+pub(super) fn senders<A: Model>(
+    discipline: Discipline,
+    senders: u64,
+    calls: u64,
+    batch: u64,
+    max_burst: u32,
+) -> u64 {
     let reason = DropReason::QdiscBurstDrop;
     senders_into::<A>("pfifo", reason, discipline, senders, calls, batch, max_burst)
 }

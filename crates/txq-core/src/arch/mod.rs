@@ -102,6 +102,12 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn passes() -> u32 {
         0
     }
+    /// Returns whether nothing takes the CPU from the holder of a lock, as in the kernel: for simulations of it. Then llist's
+    /// threads wait for the lock where they would otherwise leave their work to its holder. Must not change while a queue exists.
+    #[inline]
+    fn holders_run() -> bool {
+        false
+    }
     /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {
         RandomState::new().hash_one(0)

@@ -32,8 +32,9 @@ pub struct Setup {
     /// Length of the warm-up before it, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
-    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane, and locks are fair. Otherwise
-    /// a program's threads send, and may pass a lock's queue whose first waiter has no CPU.
+    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane, locks are fair, and llist
+    /// waits for the root lock as the kernel's does. Otherwise a program's threads send, and may pass a lock's queue whose first
+    /// waiter has no CPU.
     #[serde(default)]
     pub kernel: bool,
     /// Whether loads overlap and crowds slow the transfers of a line, by the machine's `line.loads`, `core.window`,

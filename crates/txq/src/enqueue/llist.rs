@@ -29,6 +29,10 @@
 //! - An owner that returns from the driver and finds the lock taken publishes its result in [`Llist::driven`] and ends its
 //!   turn. The lock holder continues in its place. [`Llist::returned`] documents how neither misses the other.
 //!
+//! In a simulation of the kernel no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a sender
+//! with the duty, and an owner that returns from the driver, wait for the lock as long as it takes. Only a sender with the duty
+//! takes the list, and all of it, so one sender at a time waits for the lock.
+//!
 //! # Wakes without a worker
 //! A thread that makes room in the device need not schedule a worker while the list is not empty (`try_notify_owner`;
 //! Linux 6.19, f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is about to take the lock, or a worker
@@ -142,6 +146,15 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAcces
 }
 
 impl<A: Arch> Llist<A> {
+    /// Takes the lock. Where a holder may be preempted, waits no longer than a running one needs.
+    #[inline]
+    fn lock_soon_at(&self, site: Site) -> Option<Held<'_, A, OwnerState<A>>> {
+        match A::holders_run() {
+            true => Some(self.root.lock_at(site)),
+            false => self.root.try_lock_soon_at(site),
+        }
+    }
+
     /// Takes the whole list; returns the newest batch. The caller holds the lock.
     fn take_list(&self) -> *mut Slot<A> {
         let newest = self.defer.list.take_all();
@@ -246,7 +259,8 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
             self.refused.drop_batch(batch, cx);
             return Verdict::Drop;
         }
-        if self.defer.list.is_empty()
+        if !A::holders_run()
+            && self.defer.list.is_empty()
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
             return self.submit_alone(held, root, batch, cx);
@@ -273,7 +287,7 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
             self.take_over(root, cx);
             return Verdict::Success;
         }
-        if let Some(held) = self.root.try_lock_soon_at(Site::Enqueue) {
+        if let Some(held) = self.lock_soon_at(Site::Enqueue) {
             return self.turn_for_others(held, root, n as usize, cx);
         }
         self.entrance.open.store(1, Relaxed);
@@ -282,7 +296,10 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn_for_others(self.root.lock_at(Site::Worker), root, 0, cx);
+        let held = self.root.lock_at(Site::Worker);
+        // Where holders run, a sender with the duty waits for the lock and takes the list itself.
+        let owner = Turn { root: Some(held), queue: self, drained_list: A::holders_run() };
+        let _ = Self::turn(owner, root, &mut PacketList::new(), 0, cx);
     }
 
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {

@@ -115,6 +115,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             unsafe { intake.refill(newest) };
         }
         intake.append(own);
+        let packets = if A::holders_run() { usize::MAX } else { packets };
         let batches = intake.next(packets, chunk);
         self.drained_list |= take;
         if batches > 0 && self.owner_state().crowded {
@@ -140,7 +141,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
         let unwound = Unwound(self);
         f(driven);
         mem::forget(unwound);
-        self.root = self.queue.root.try_lock_soon_at(Site::Retake);
+        self.root = self.queue.lock_soon_at(Site::Retake);
         self.root.is_some() || self.come_back(driven)
     }
 
