@@ -31,7 +31,7 @@
 //!
 //! In a simulation of the kernel no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a sender
 //! with the duty, and an owner that returns from the driver, wait for the lock as long as it takes. Only a sender with the duty
-//! takes the list, and all of it, so one sender at a time waits for the lock.
+//! takes the list, and all of it, so one sender at a time waits for the lock. `qdisc_max_burst` alone bounds the list.
 //!
 //! # Wakes without a worker
 //! A thread that makes room in the device need not schedule a worker while the list is not empty (`try_notify_owner`;
@@ -298,7 +298,11 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         let held = self.root.lock_at(Site::Worker);
         // Where holders run, a sender with the duty waits for the lock and takes the list itself.
-        let owner = Turn { root: Some(held), queue: self, drained_list: A::holders_run() };
+        let mut owner = Turn { root: Some(held), queue: self, drained_list: A::holders_run() };
+        debug_assert!(
+            !A::holders_run() || owner.owner_state().intake.is_empty(),
+            "a part of a list was left"
+        );
         let _ = Self::turn(owner, root, &mut PacketList::new(), 0, cx);
     }
 

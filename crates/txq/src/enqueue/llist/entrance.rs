@@ -63,7 +63,7 @@ impl<A: Arch> Turn<'_, A> {
     pub(super) fn set_bound(&mut self, sending: usize) {
         let Llist { max_burst, .. } = *self.queue;
         let OwnerState { core, crowded, bound, .. } = self.owner_state();
-        if !*crowded && *bound == max_burst {
+        if A::holders_run() || (!*crowded && *bound == max_burst) {
             return;
         }
         let room = core.room().map_or(max_burst, |room| {

@@ -108,6 +108,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
         }
         if take {
             let newest = queue.take_list();
+            debug_assert!(!A::holders_run() || !newest.is_null(), "another thread has done this one's duty");
             // Orders the exchange of the list before the load of the txq's state. Pairs with the fence in `try_notify_owner`.
             A::fence(SeqCst);
             *crowded = !newest.is_null();
