@@ -132,8 +132,8 @@ fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
 }
 
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
-/// sender of the first of `NATIVE.priced` with batches. A signal ends the measurement early; the results until then are returned. `way`
-/// measures the transfer time of a line between two CPUs, in nanoseconds.
+/// sender of the first of `NATIVE.priced` with batches. A signal ends the measurement early; the results until then are
+/// returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
 pub fn native(
     time: Duration,
     repeat: usize,

@@ -128,8 +128,9 @@ impl World {
     }
 
     /// Sets whether the kernel itself sends. If so, nothing, not even an interrupt, takes the CPU from a task in the data
-    /// plane (`local_bh_disable`), locks are fair, and llist waits for the root lock as the kernel's does. Otherwise tasks are threads of a program, and may be preempted anywhere;
-    /// so the queue of a lock may be passed while its first waiter has no CPU.
+    /// plane (`local_bh_disable`), locks are fair, and llist waits for the root lock as the kernel's does. Otherwise tasks are
+    /// threads of a program, and may be preempted anywhere; so the queue of a lock may be passed while its first waiter has no
+    /// CPU.
     pub fn kernel(&mut self, kernel: bool) {
         self.engine.os.kernel = kernel;
     }

@@ -81,8 +81,10 @@ impl<A: Arch> Llist<A> {
     /// no packets of its own, or counts them with [`InHand`](crate::enqueue::room::InHand).
     #[inline]
     pub(super) fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        // The lock decides the ownership; this word only hints that an attempt is worthwhile.
+        // The lock decides the ownership; this word only hints that an attempt is worthwhile. Where holders run, the list is its
+        // first sender's.
         if self.entrance.open.load(Relaxed) != 0
+            && !A::holders_run()
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
             self.entrance.open.store(0, Relaxed);
