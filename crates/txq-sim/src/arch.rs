@@ -33,6 +33,8 @@ thread_local! {
     static CPU: Cell<CpuId> = const { Cell::new(0) };
     /// Whether spinlocks are ticket locks, in tasks and outside.
     static TICKET_LOCKS: Cell<bool> = const { Cell::new(false) };
+    /// Whether threads wait for the holders of locks, in tasks and outside.
+    static HOLDERS_RUN: Cell<bool> = const { Cell::new(false) };
     /// The length of a lease, in tasks and outside.
     static LEASE: Cell<Nanos> = const { Cell::new(0) };
     /// State of the random numbers outside of tasks.
@@ -46,12 +48,18 @@ pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
     TICKET_LOCKS.set(false);
+    HOLDERS_RUN.set(false);
     LEASE.set(0);
 }
 
 /// Sets whether the senders of this thread's world lease a queue to one another, as native ones do.
 pub(crate) fn leases(leases: bool) {
     LEASE.set(if leases { Native::lease() } else { 0 });
+}
+
+/// Sets whether llist's threads wait for the holder of a lock, in this thread's world.
+pub(crate) fn holders_run(run: bool) {
+    HOLDERS_RUN.set(run);
 }
 
 /// Sets whether the spinlocks of this thread's world are ticket locks.
@@ -285,12 +293,9 @@ unsafe impl Arch for Sim {
         if e.is_null() || unsafe { (*e).os.kernel } { 0 } else { Native::passes() }
     }
 
-    /// Nothing takes the CPU from a kernel's thread in the data plane.
     #[inline]
     fn holders_run() -> bool {
-        let e = engine();
-        // SAFETY: the engine whose task calls.
-        !e.is_null() && unsafe { (*e).os.kernel }
+        HOLDERS_RUN.get()
     }
 
     fn random() -> u64 {

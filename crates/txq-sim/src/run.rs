@@ -157,6 +157,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     world.ticket_locks(setup.ticket_locks);
+    world.llist_waits(setup.path.llist_waits);
     world.leases(setup.path.leases);
     if look == Look::AtLines {
         world.name_lines();

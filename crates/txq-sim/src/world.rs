@@ -128,9 +128,8 @@ impl World {
     }
 
     /// Sets whether the kernel itself sends. If so, nothing, not even an interrupt, takes the CPU from a task in the data
-    /// plane (`local_bh_disable`), locks are fair, and llist waits for the root lock as the kernel's does. Otherwise tasks are
-    /// threads of a program, and may be preempted anywhere; so the queue of a lock may be passed while its first waiter has no
-    /// CPU.
+    /// plane (`local_bh_disable`), and locks are fair. Otherwise tasks are threads of a program, and may be preempted anywhere;
+    /// so the queue of a lock may be passed while its first waiter has no CPU.
     pub fn kernel(&mut self, kernel: bool) {
         self.engine.os.kernel = kernel;
     }
@@ -144,6 +143,12 @@ impl World {
     /// Sets whether spinlocks are ticket locks, as Linux' were before 4.2. Call it before the locks are created.
     pub fn ticket_locks(&mut self, tickets: bool) {
         arch::ticket_locks(tickets);
+    }
+
+    /// Sets whether llist's senders and owners wait for the root lock as long as it takes, as the kernel's do. Call it before the
+    /// queues are created.
+    pub fn llist_waits(&mut self, waits: bool) {
+        arch::holders_run(waits);
     }
 
     /// Sets whether busy senders lease the queue to one another, as native ones do.

@@ -102,8 +102,9 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn passes() -> u32 {
         0
     }
-    /// Returns whether nothing takes the CPU from the holder of a lock, as in the kernel: for simulations of it. Then llist's
-    /// threads wait for the lock where they would otherwise leave their work to its holder. Must not change while a queue exists.
+    /// Returns whether nothing takes the CPU from the holder of a lock, as in the kernel: for simulations of its llist. Then
+    /// llist's threads wait for the lock where they would otherwise leave their work to its holder. Must not change while a queue
+    /// exists.
     #[inline]
     fn holders_run() -> bool {
         false

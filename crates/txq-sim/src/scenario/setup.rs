@@ -32,9 +32,8 @@ pub struct Setup {
     /// Length of the warm-up before it, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
-    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane, locks are fair, and llist
-    /// waits for the root lock as the kernel's does. Otherwise a program's threads send, and may pass a lock's queue whose first
-    /// waiter has no CPU.
+    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane, and locks are fair. Otherwise
+    /// a program's threads send, and may pass a lock's queue whose first waiter has no CPU.
     #[serde(default)]
     pub kernel: bool,
     /// Whether loads overlap and crowds slow the transfers of a line, by the machine's `line.loads`, `core.window`,
@@ -149,6 +148,9 @@ pub struct Way {
     pub defer_completions: bool,
     /// Whether busy senders lease the queue to one another where that sends more. They find out in the first 8 ms.
     pub leases: bool,
+    /// Whether llist's senders and owners wait for the root lock as long as it takes, and one sender enqueues the whole list, as
+    /// in the kernel. Otherwise they leave their work to the lock's holder, as native ones do.
+    pub llist_waits: bool,
 }
 
 /// Parses the name of a discipline.
@@ -170,6 +172,7 @@ impl Default for Way {
             default_qdisc: "pfifo_fast".into(),
             one_by_one: false,
             defer_completions: false,
+            llist_waits: false,
             leases: false,
             discipline: Discipline::Spinlock,
             pool: Pool::Defer,

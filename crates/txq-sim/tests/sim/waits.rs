@@ -10,12 +10,12 @@ const TIME: Nanos = 1_000_000;
 /// Queues with eight senders each.
 const QUEUES: u64 = 4;
 
-/// Returns the waits at the queues' root locks, of a kernel's threads or a program's.
-fn root_lock(discipline: &str, kernel: bool) -> impl Fn(Site) -> LockStats {
+/// Returns the waits at the queues' root locks.
+fn root_lock(discipline: &str, llist_waits: bool) -> impl Fn(Site) -> LockStats {
     let text = format!(
-        "machine = 'server-128'\nkernel = {kernel}\nmilliseconds = 1\nwarmup = 1\n\
+        "machine = 'server-128'\nkernel = true\nmilliseconds = 1\nwarmup = 1\n\
          device = {{ gbit = 100, txqs = 4, coalesce_us = 20, completions = 'spread' }}\n\
-         path = {{ qdisc = 'mq', default_qdisc = 'fq', discipline = '{discipline}' }}\n\
+         path = {{ qdisc = 'mq', default_qdisc = 'fq', discipline = '{discipline}', llist_waits = {llist_waits} }}\n\
          workload = {{ kind = 'udp-stream', senders = 32, bytes = 186, credit = 90, private = 600, pinned = true }}\n"
     );
     let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
@@ -29,24 +29,24 @@ fn root_lock(discipline: &str, kernel: bool) -> impl Fn(Site) -> LockStats {
 /// the driver, seldom waits behind another waiter.
 #[test]
 fn owners_compete_with_one_sender_under_busylock() {
-    let [busy, spin] = ["busylock", "spinlock"].map(|discipline| root_lock(discipline, true)(Site::Retake));
+    let [busy, spin] = ["busylock", "spinlock"].map(|discipline| root_lock(discipline, false)(Site::Retake));
     let share = |stats: &LockStats| stats.queued.count as f64 / stats.acquisitions as f64;
     assert!(busy.contended > 100 && spin.contended > 100, "{busy:?} {spin:?}");
     assert!(share(&busy) < 0.02 && share(&spin) > 0.3, "{busy:?} {spin:?}");
 }
 
 /// Under the kernel's llist one sender of a queue at a time waits for the root lock, as long as it takes, and so does the owner
-/// after the driver. Under a program's both leave their work to the holder.
+/// after the driver. Under txq's own both leave their work to the holder.
 #[test]
 fn one_sender_at_a_time_waits_under_the_kernels_llist() {
-    let [kernel, program] = [true, false].map(|kernel| root_lock("llist", kernel));
+    let [kernel, own] = [true, false].map(|waits| root_lock("llist", waits));
     let waits = kernel(Site::Enqueue);
     assert!(waits.contended > 1000, "{waits:?}");
     assert!(waits.wait.total <= QUEUES * TIME, "{waits:?}");
     let retakes = kernel(Site::Retake);
     assert!(retakes.queued.count > 10, "{retakes:?}");
     for site in [Site::Enqueue, Site::Retake] {
-        let waits = program(site);
+        let waits = own(site);
         assert_eq!(waits.queued.count, 0, "{site:?}: {waits:?}");
     }
 }

@@ -29,7 +29,7 @@
 //! - An owner that returns from the driver and finds the lock taken publishes its result in [`Llist::driven`] and ends its
 //!   turn. The lock holder continues in its place. [`Llist::returned`] documents how neither misses the other.
 //!
-//! In a simulation of the kernel no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a sender
+//! In a simulation of the kernel's llist no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a sender
 //! with the duty, and an owner that returns from the driver, wait for the lock as long as it takes. Only a sender with the duty
 //! takes the list, and all of it, so one sender at a time waits for the lock. `qdisc_max_burst` alone bounds the list.
 //!
