@@ -149,7 +149,7 @@ pub struct Way {
     /// Whether busy senders lease the queue to one another where that sends more. They find out in the first 8 ms.
     pub leases: bool,
     /// Whether llist's senders and owners wait for the root lock as long as it takes, and one sender enqueues the whole list, as
-    /// in the kernel. Otherwise they leave their work to the lock's holder, as native ones do.
+    /// in the kernel; then llist has no leases. Otherwise they leave their work to the lock's holder, as native ones do.
     pub llist_waits: bool,
 }
 

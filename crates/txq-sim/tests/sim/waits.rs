@@ -50,3 +50,16 @@ fn one_sender_at_a_time_waits_under_the_kernels_llist() {
         assert_eq!(waits.queued.count, 0, "{site:?}: {waits:?}");
     }
 }
+
+/// The kernel's llist has no leases. A sender with a lease would take a list whose first sender still waits for the lock; that
+/// sender would find nothing.
+#[test]
+fn leases_take_no_list_from_its_first_sender() {
+    let text = "machine = 'vm-2'\nmilliseconds = 2\nwarmup = 8\n\
+         device = { null = true, completions = 'inline' }\n\
+         path = { qdisc = 'pfifo', discipline = 'llist', leases = true, llist_waits = true }\n\
+         workload = { kind = 'udp-stream', senders = 2, bytes = 120, credit = 128, private = 0, write = false, pinned = true }\n";
+    let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
+    let waits = report.contention.sites.iter().filter(|row| row.lock == Lock::Root);
+    assert!(waits.map(|row| row.stats.contended).sum::<u64>() > 100);
+}

@@ -29,9 +29,10 @@
 //! - An owner that returns from the driver and finds the lock taken publishes its result in [`Llist::driven`] and ends its
 //!   turn. The lock holder continues in its place. [`Llist::returned`] documents how neither misses the other.
 //!
-//! In a simulation of the kernel's llist no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a sender
-//! with the duty, and an owner that returns from the driver, wait for the lock as long as it takes. Only a sender with the duty
-//! takes the list, and all of it, so one sender at a time waits for the lock. `qdisc_max_burst` alone bounds the list.
+//! In a simulation of the kernel's llist no holder is preempted ([`Arch::holders_run`]), and threads do what the kernel's do: a
+//! sender with the duty, and an owner that returns from the driver, wait for the lock as long as it takes. Only a sender with the
+//! duty takes the list, and all of it, so one sender at a time waits for the lock. `qdisc_max_burst` alone bounds the list, and
+//! no sender waits for a lease.
 //!
 //! # Wakes without a worker
 //! A thread that makes room in the device need not schedule a worker while the list is not empty (`try_notify_owner`;
@@ -246,7 +247,8 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
         // The last holder of the lease ends its call soon, if it runs.
-        if lease::is_anothers(&self.lease, cx)
+        if !A::holders_run()
+            && lease::is_anothers(&self.lease, cx)
             && lease::wait(&self.lease, batch.len(), cx)
             && self.defer.list.is_empty()
             && let Some(held) = self.root.try_lock_soon_at(Site::Enqueue)
