@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use txq_cli_common::out;
 use txq_cli_common::table::number;
 use txq_cli_common::tell::Tell;
-use txq_sim::scenario::{Change, Fit, Scenario};
+use txq_sim::scenario::{Change, Fit, Published, Scenario};
 
 use super::args::FitArgs;
 use super::points::{self, Job};
@@ -54,7 +54,7 @@ pub(crate) fn fit(args: &FitArgs) -> anyhow::Result<()> {
 fn wanted(scenario: &Scenario, fit: &Fit) -> anyhow::Result<f64> {
     let published = scenario.published.iter();
     let mut of = published.filter(|p| p.variant == fit.variant && p.figure == fit.figure && p.over.is_none());
-    of.find_map(|p| p.value).ok_or_else(|| {
+    of.find_map(Published::middle).ok_or_else(|| {
         anyhow!(
             "{}: [fit] is to {} of \"{}\", of which nothing was published: add it as [[published]]",
             scenario.name,

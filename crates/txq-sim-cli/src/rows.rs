@@ -17,7 +17,7 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
         let mut cells = vec![
             row.variant.clone(),
             row.figure.clone(),
-            or_dash(row.published),
+            published(row),
             or_dash(row.simulated),
             deviation,
             row.rule.to_owned(),
@@ -32,6 +32,15 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     let mut text = String::new();
     align(&mut text, heads, cells.collect());
     text + "\n" + &count(rows) + "\n"
+}
+
+/// Returns the published value, or both ends of a range.
+fn published(row: &Row) -> String {
+    match (row.published, row.published_to) {
+        (None, _) => "-".into(),
+        (Some(value), None) => number(value),
+        (Some(from), Some(to)) => format!("{}..{}", number(from), number(to)),
+    }
 }
 
 /// Returns a deviation in percent, or as a factor if it is large.

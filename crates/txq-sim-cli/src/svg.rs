@@ -63,7 +63,8 @@ fn figures(scenario: &Scenario, rows: &[Row]) -> Vec<Group> {
                 )
             }
         };
-        let pair = Pair { name, values: [row.published, row.simulated] };
+        let published = row.published.map(|from| f64::midpoint(from, row.published_to.unwrap_or(from)));
+        let pair = Pair { name, values: [published, row.simulated] };
         match groups.iter_mut().find(|group| group.title == title) {
             Some(group) => group.pairs.push(pair),
             None => groups.push(Group { title, pairs: vec![pair] }),

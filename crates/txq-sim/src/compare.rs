@@ -21,11 +21,14 @@ pub struct Row {
     pub variant: String,
     /// The figure's name; for a ratio, with the variant that it is divided by.
     pub figure: String,
-    /// The published value; `None` where only its direction was published.
+    /// The published value, the lower end of a published range; `None` where only its direction was published.
     pub published: Option<f64>,
+    /// The upper end of a published range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_to: Option<f64>,
     /// The simulated value; `None` if the simulation has no such figure.
     pub simulated: Option<f64>,
-    /// `simulated / published - 1`.
+    /// `simulated / published - 1`, from the nearest end of a range, 0 within it.
     pub deviation: Option<f64>,
     /// The rule's name.
     pub rule: &'static str,
@@ -39,11 +42,12 @@ impl Row {
     /// Returns whether the simulated figure is within 25 % of the published one, or holds where none was published but its
     /// direction.
     pub fn is_near(&self) -> bool {
-        match (self.published, self.simulated) {
-            (Some(published), Some(simulated)) => (simulated - published).abs() <= WITHIN * published.abs(),
-            (None, _) => self.holds,
-            (_, None) => false,
-        }
+        let Some(from) = self.published else { return self.holds };
+        let near = |simulated: f64| {
+            let published = simulated.clamp(from, self.published_to.unwrap_or(from));
+            (simulated - published).abs() <= WITHIN * published.abs()
+        };
+        self.simulated.is_some_and(near)
     }
 }
 
@@ -65,8 +69,9 @@ pub fn rows(scenario: &Scenario, points: &BTreeMap<String, Figures>) -> Vec<Row>
     };
     let row = |p: &Published| {
         let simulated = simulated(p);
+        let published = simulated.and_then(|simulated| p.nearest(simulated));
         let first = scenario.published.iter().find(|q| q.figure == p.figure && q.over == p.over);
-        let base = first.and_then(|q| Some((q.value?, value(&q.variant, &q.figure)?)));
+        let base = first.and_then(|q| Some((q.middle()?, value(&q.variant, &q.figure)?)));
         let figure = match &p.over {
             None => p.figure.clone(),
             Some(other) => format!("{} over \"{other}\"", p.figure),
@@ -76,11 +81,12 @@ pub fn rows(scenario: &Scenario, points: &BTreeMap<String, Figures>) -> Vec<Row>
             variant: p.variant.clone(),
             figure,
             published: p.value,
+            published_to: p.to,
             simulated,
-            deviation: p.value.zip(simulated).filter(|(p, _)| *p != 0.0).map(|(p, s)| s / p - 1.0),
+            deviation: published.zip(simulated).filter(|(p, _)| *p != 0.0).map(|(p, s)| s / p - 1.0),
             rule: text(p.rule),
             fitted: fitted(p),
-            holds: simulated.is_some_and(|s| holds(p.rule, p.value.unwrap_or(1.0), s, base)),
+            holds: simulated.is_some_and(|s| holds(p.rule, published.unwrap_or(1.0), s, base)),
         }
     };
     scenario.published.iter().map(row).collect()
@@ -161,9 +167,29 @@ mod tests {
     }
 
     #[test]
+    fn a_range_counts_from_its_nearest_end() {
+        let p0 = Scenario::open("p0-unpinned").unwrap();
+        let near = |switches: f64| {
+            let figures = Figures::from([("switches_per_s".to_owned(), switches)]);
+            let rows = rows(&p0, &[("before".to_owned(), figures)].into());
+            let row = rows.iter().find(|row| row.figure == "switches_per_s").unwrap();
+            assert_eq!((row.published, row.published_to), (Some(10e3), Some(60e3)));
+            (row.is_near(), row.holds, (row.deviation.unwrap() * 1e3).round())
+        };
+        assert_eq!(near(7.4e3), (false, true, -260.0));
+        assert_eq!(near(7.6e3), (true, true, -240.0));
+        assert_eq!([10e3, 16.8e3, 60e3].map(near), [(true, true, 0.0); 3]);
+        assert_eq!(near(75e3), (true, true, 250.0));
+        assert_eq!(near(76e3), (false, true, 267.0));
+        assert_eq!(near(3.1e3).1, false);
+        assert_eq!(near(190e3).1, false);
+    }
+
+    #[test]
     fn near_is_within_a_quarter_whatever_the_rule() {
         let p0 = Scenario::open("p0-pinned").unwrap();
         let row = |published: Option<f64>, simulated: f64, rule: Rule| Row {
+            published_to: None,
             simulated: Some(simulated),
             published,
             holds: holds(rule, published.unwrap_or(1.0), simulated, None),

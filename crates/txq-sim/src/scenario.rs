@@ -67,11 +67,28 @@ pub struct Published {
     pub figure: String,
     /// The variant whose figure it is divided by, if a ratio was published.
     pub over: Option<String>,
-    /// The published value. [`Rule::Rises`] and [`Rule::Falls`] need none.
+    /// The published value, the lower end if a range was published. [`Rule::Rises`] and [`Rule::Falls`] need none.
     pub value: Option<f64>,
+    /// The upper end of a published range.
+    pub to: Option<f64>,
     /// How near the simulation must come.
     #[serde(default)]
     pub rule: Rule,
+}
+
+impl Published {
+    /// Returns the published value nearest to a simulated one, which is the simulated one if it is in the published range.
+    pub fn nearest(&self, simulated: f64) -> Option<f64> {
+        let from = self.value?;
+        let to = self.to.unwrap_or(from);
+        Some(if simulated < from { from } else { simulated.min(to) })
+    }
+
+    /// Returns the middle of the published range.
+    pub fn middle(&self) -> Option<f64> {
+        let from = self.value?;
+        Some(f64::midpoint(from, self.to.unwrap_or(from)))
+    }
 }
 
 /// How near a simulated figure must come to the published one.
@@ -215,6 +232,14 @@ impl Scenario {
             if !(needless || figure.value.is_some_and(f64::is_finite)) {
                 return Err(format!(
                     "\"{}\" of \"{}\" has no value: give it a number",
+                    figure.figure, figure.variant
+                ));
+            }
+            if let (Some(from), Some(to)) = (figure.value, figure.to)
+                && from.partial_cmp(&to) != Some(std::cmp::Ordering::Less)
+            {
+                return Err(format!(
+                    "\"{}\" of \"{}\" is published from {from} to {to}: use a lesser number first",
                     figure.figure, figure.variant
                 ));
             }
