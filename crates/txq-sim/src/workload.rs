@@ -30,6 +30,8 @@ pub(crate) use trace::TraceError;
 
 /// Maximum number of buffers in a pool.
 const MOST_BUFFERS: u32 = 1 << 20;
+/// Number of buffers that a program of a proxied request starts with.
+const PROGRAM_STOCK: u32 = 8;
 /// Length of the packet's part that holds its headers, in bytes.
 const HEAD: usize = 128;
 
@@ -93,7 +95,7 @@ impl Workload {
             Self::UdpStream { senders, .. } | Self::Trace { senders, .. } => senders,
             Self::TcpRr { pairs, .. } => pairs,
             Self::Pktgen { threads, .. } => threads,
-            Self::Proxy { connections, .. } => connections,
+            Self::Proxy { passes, .. } => proxy::programs(passes),
         }
     }
 
@@ -114,7 +116,8 @@ impl Workload {
                 u32::try_from(credit).unwrap_or(MOST_BUFFERS)
             }
             Self::Pktgen { .. } => 2 * device.ring,
-            Self::TcpRr { .. } | Self::Proxy { .. } => 4,
+            Self::TcpRr { .. } => 4,
+            Self::Proxy { .. } => PROGRAM_STOCK,
         };
         let tasks = self.senders() + u32::from(device.txqs);
         let stock = (2 * txq::pool::CACHE_SIZE) as u32 + 2 * txq::pool::DEFER_MAX;
@@ -187,6 +190,12 @@ pub(crate) fn spawn(
             Port { sender, times: times.clone(), priority: 0 }
         })
     };
+    let way = match setup.workload {
+        Workload::Proxy { connections, passes, private, .. } => {
+            Some(proxy::Way::new(connections, passes, private))
+        }
+        _ => None,
+    };
     let mut dealt = load.trace.as_ref().map(|trace| trace.deal(of)).unwrap_or_default().into_iter();
     for n in 0..of {
         let done = done.clone();
@@ -224,10 +233,11 @@ pub(crate) fn spawn(
                 let pktgen = pktgen::Pktgen { number: n, bytes: bytes as usize, private };
                 world.spawn(task("pktgen", n, of, cpu, true), move || pktgen.run(&mut port));
             }
-            Workload::Proxy { bytes, passes, private, .. } => {
-                let mut port = handle(8);
-                let proxy = proxy::Proxy { number: n, bytes: bytes as usize, passes, private };
-                world.spawn(task("request", n, of, cpu, false), move || proxy.run(&mut port, &done));
+            Workload::Proxy { bytes, .. } => {
+                let Some(way) = way.clone() else { continue };
+                let mut port = handle(PROGRAM_STOCK.into());
+                let run = move || way.run(n, bytes as usize, &mut port, &done);
+                world.spawn(task("program", n, of, cpu, false), run);
             }
             Workload::Trace { speed, credit, private, pinned, .. } => {
                 let (Some(trace), Some(frames)) = (load.trace.clone(), dealt.next()) else { continue };

@@ -258,15 +258,16 @@ pub enum Workload {
         /// Work on each packet.
         private: f64,
     },
-    /// Requests through a proxy, each of which passes the egress layer several times (`wrk`).
+    /// Requests through a proxy, each of which passes the egress layer several times (`wrk`). Client, proxies and server have
+    /// one thread each.
     Proxy {
         /// Number of requests in flight.
         connections: u32,
         /// Bytes of a frame.
         bytes: u32,
-        /// Number of times that a request or its answer passes the egress layer.
+        /// Number of times that a request or its answer passes the egress layer: 2 without a proxy, and 2 more with each.
         passes: u32,
-        /// Work of a request on its whole way, spread evenly over its passes.
+        /// Work of all programs on a request, spread evenly over its passes.
         private: f64,
     },
     /// The packets of a capture, repeated (`tcpreplay`): its sizes, its flows, its times.
@@ -365,7 +366,9 @@ impl Setup {
             }
             Workload::Proxy { connections, bytes: b, passes, private } => {
                 many("connections", *connections)?;
-                many("passes", *passes)?;
+                if !(2..=64).contains(passes) || passes % 2 == 1 {
+                    return Err(format!("workload.passes is {passes}: use an even number from 2 to 64"));
+                }
                 bytes(*b).and(work(*private))
             }
             Workload::Trace { speed, senders, credit, private, .. } => {

@@ -63,6 +63,14 @@ fn what_is_wrong_is_named() {
         refused("workload.colour=red")
     );
     assert_eq!(refused("machine.x=1"), "p0-pinned: \"machine\" in \"machine.x\" is a string, not a table");
+    let wrk = Scenario::open("p3-wrk").unwrap();
+    let odd = wrk.setup("16, before", &["workload.passes=3".parse().unwrap()]).unwrap_err().to_string();
+    assert_eq!(odd, "p3-wrk: workload.passes is 3: use an even number from 2 to 64");
+    let text = include_str!("../../scenarios/p0-unpinned.toml").replacen("to = 60000", "to = 10000", 1);
+    let range = Scenario::parse("p0", &text).unwrap_err().to_string();
+    let expected =
+        "p0: \"switches_per_s\" of \"before\" is published from 10000 to 10000: use a lesser number first";
+    assert_eq!(range, expected);
     let classes = |words: &[&str]| {
         let value = Value::Array(words.iter().map(|&word| word.into()).collect());
         p0.setup("before", &[Change { path: "workload.classes".into(), value }])

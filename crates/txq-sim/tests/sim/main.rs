@@ -5,6 +5,7 @@ mod determinism;
 mod leases;
 mod null;
 mod p0;
+mod proxy;
 mod shares;
 #[allow(dead_code, reason = "the example needs the rest")]
 mod support;
