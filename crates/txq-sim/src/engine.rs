@@ -23,6 +23,7 @@ use crate::footprint::Footprint;
 use crate::lines::Watch;
 use crate::machine::{Machine, Picos, picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
+use crate::pace::{Pace, UNIT};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
 use crate::sequence::Sequences;
@@ -97,12 +98,10 @@ pub(crate) struct Engine {
     pub(crate) gap: Picos,
     /// The time after which a waiter looks again, at least 1.
     pub(crate) pause: Picos,
-    /// Factor on the time of work beside a busy thread of the same core, in 1024ths.
-    pub(crate) shared: Picos,
-    /// Whether the core's other thread works, while the running task has its turn.
-    pub(crate) beside: bool,
-    /// For each core, how many of its threads work.
-    pub(crate) at_work: Vec<u32>,
+    /// How fast cores work.
+    pub(crate) pace: Pace,
+    /// Factor on the time of the running task's work, in 1024ths, as it was when the task got its turn.
+    pub(crate) slowness: Picos,
     pub(crate) sequences: Sequences,
     pub(crate) footprint: Footprint,
     /// Number of CPUs whose tasks must give them up.
@@ -124,7 +123,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(machine: &Machine, prices: PriceList, seed: u64) -> Self {
         let lines = Lines::new(machine);
-        let (cpus, cores) = (lines.topology().cpus(), lines.topology().cores());
+        let cpus = lines.topology().cpus();
         Self {
             now: 0,
             horizon: 0,
@@ -137,7 +136,6 @@ impl Engine {
             migrations: 0,
             queue: Queue::default(),
             next: None,
-            lines,
             tasks: Vec::new(),
             ahead: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
@@ -152,9 +150,9 @@ impl Engine {
             loads: machine.line.loads,
             window: picos(machine.core.window),
             pause: picos(machine.core.pause).max(1),
-            shared: (machine.core.shared * 1024.0).round() as Picos,
-            beside: false,
-            at_work: vec![0; cores as usize],
+            pace: Pace::new(&machine.core, lines.topology()),
+            slowness: UNIT,
+            lines,
             sequences: Sequences::new(cpus, machine.line.ahead),
             footprint: Footprint::default(),
             rescheds: 0,

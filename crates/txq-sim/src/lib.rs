@@ -100,6 +100,7 @@ mod loads;
 pub mod machine;
 mod one_by_one;
 mod os;
+mod pace;
 mod prices;
 mod queue;
 pub mod report;

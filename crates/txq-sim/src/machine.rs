@@ -240,6 +240,10 @@ pub struct Core {
     pub pause: f64,
     /// Factor on the time of a thread's work while the core's other thread works, too.
     pub shared: f64,
+    /// The clock of a core in GHz, by the number of cores of its socket that are not idle: with one, with two, and so on; the
+    /// last one holds for more. The times of this file are those of the last one. Without it the clock never changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turbo: Vec<f64>,
     /// The work that a core can do ahead of a load whose line has not arrived: the length of its reorder buffer, in
     /// nanoseconds.
     #[serde(default)]

@@ -20,7 +20,7 @@ pub(crate) fn machine() -> Machine {
             other_memory: 140.0,
         },
         line: Line { snoop: 0.5, hold: 0.5, read_gap: 8.0, stores: 0, loads: 0, crowd: 0.0, ahead: 0 },
-        core: Core { pause: 0.0, shared: 1.0, window: 0.0 },
+        core: Core { pause: 0.0, shared: 1.0, window: 0.0, turbo: Vec::new() },
         os: Os {
             clock: 20.0,
             switch: 1000.0,

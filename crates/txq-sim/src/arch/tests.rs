@@ -133,7 +133,11 @@ fn load_plain(line: &Both) {
 fn plain_loads_overlap_until_a_read_modify_write() {
     let with = |loads, window| {
         let machine = with_room();
-        Machine { line: Line { loads, ..machine.line }, core: Core { window, ..machine.core }, ..machine }
+        Machine {
+            line: Line { loads, ..machine.line },
+            core: Core { window, ..machine.core.clone() },
+            ..machine
+        }
     };
     let add = |word: &AtomicU32| assert_eq!(word.fetch_add(1, AcqRel), 0);
     let one = 180_000;

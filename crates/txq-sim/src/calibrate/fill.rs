@@ -121,6 +121,8 @@ pub(super) fn machine(
         pause,
         shared: filling.or_filled("core.shared", if topology.threads > 1 { other.core.shared } else { 1.0 }),
         window: filling.or_filled("core.window", other.core.window),
+        // What is measured with two busy CPUs holds for more.
+        turbo: Vec::new(),
     };
 
     let doublings = topology.cpus().clamp(1, SLICE.1).ilog2();

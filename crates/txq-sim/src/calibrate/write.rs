@@ -68,6 +68,9 @@ impl Calibrated {
         let _ = writeln!(text, "ahead = {:?} # {}", l.ahead, self.note("line.ahead"));
         let core = [("core.pause", c.pause), ("core.shared", c.shared), ("core.window", c.window)];
         self.table(&mut text, &core);
+        if !c.turbo.is_empty() {
+            let _ = writeln!(text, "turbo = {:?} # {}", c.turbo, self.note("core.turbo"));
+        }
         let os = [
             ("os.clock", o.clock),
             ("os.switch", o.switch),

@@ -12,7 +12,7 @@ impl Engine {
     pub(crate) fn turn(&mut self, task: u32, now: Picos) {
         let cpu = self.tasks[task as usize].cpu;
         (self.current, self.cpu, self.now) = (task, cpu, now);
-        self.beside = self.shares_core(cpu);
+        self.slowness = self.slowness_of(cpu);
         self.look();
         if let Some(next) = self.queue.first_task() {
             let thread = (&raw const self.tasks[next as usize]).addr();

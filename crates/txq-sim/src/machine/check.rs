@@ -3,6 +3,8 @@
 //! The bounds are far beyond every real machine. They ensure that virtual time advances and does not overflow, whatever a
 //! file says, and that swapped lines and forgotten units are found before anyone believes a simulation.
 
+use std::ops::RangeInclusive;
+
 use super::{Machine, MachineError};
 
 /// The most CPUs of a machine.
@@ -12,6 +14,8 @@ pub const MAX_CPUS: u32 = 4096;
 const MAX_FLIGHT: u32 = 256;
 /// The least time of an operation that a program can repeat: a picosecond, so that time advances.
 const LEAST: f64 = 0.001;
+/// The clocks of a core, in GHz.
+const CLOCKS: RangeInclusive<f64> = 0.1..=10.0;
 /// The longest access: 0.1 ms.
 const ACCESS: f64 = 1e5;
 /// The longest operation of the operating system: 10 s.
@@ -65,6 +69,11 @@ impl Machine {
         ] {
             if !(low..=high).contains(&value) {
                 return wrong(field, value, format!("use {low} to {high}"));
+            }
+        }
+        for &clock in &c.turbo {
+            if !CLOCKS.contains(&clock) {
+                return wrong("core.turbo", clock, format!("use {} to {} GHz", CLOCKS.start(), CLOCKS.end()));
             }
         }
         for (field, value, low, high) in self.times() {

@@ -53,6 +53,7 @@ fn the_machines_that_are_built_in_are_right() {
         ("epyc-9b45", 512),
         ("xeon-e5440", 8),
         ("xeon-e5-2695v4", 72),
+        ("kunpeng-920", 64),
         ("opteron-6128", 16),
         ("server-128", 128),
         ("desktop-16", 32),
@@ -134,6 +135,7 @@ fn times_have_bounds() {
         ("hold = 0.4", "hold = 20", "line.hold = 20: use 0 to 1".into()),
         ("clock = 20", "clock = 0", "os.clock = 0: use 0.001 to 10000000000 ns".into()),
         ("slice = 3000000", "slice = 3", "os.slice = 3: use 1000 to 10000000000 ns".into()),
+        ("shared = 1.5", "shared = 1.5\nturbo = [3.5, 0.0]", "core.turbo = 0: use 0.1 to 10 GHz".into()),
         ("spin = 1000", "spin = 2e10", "os.spin = 20000000000: use 0 to 10000000000 ns".into()),
     ] {
         assert_eq!(edited(from, to).unwrap_err(), format!("machine file test.toml: {told}"));

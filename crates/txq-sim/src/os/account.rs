@@ -5,6 +5,7 @@ use crate::cache::NONE;
 use crate::engine::Engine;
 use crate::ledger::Phase;
 use crate::machine::Picos;
+use crate::pace::UNIT;
 
 impl Engine {
     /// Changes the CPU's mode from `now` on, and accounts the time before to the old mode.
@@ -12,9 +13,8 @@ impl Engine {
         let c = &mut self.cpus[cpu as usize];
         let time = now.saturating_sub(c.since);
         let did = std::mem::replace(&mut c.mode, mode);
-        if (did == Mode::Busy) != (mode == Mode::Busy) {
-            let at_work = &mut self.at_work[self.lines.topology().core(cpu) as usize];
-            *at_work = if mode == Mode::Busy { *at_work + 1 } else { *at_work - 1 };
+        if did != mode {
+            self.pace.change(self.lines.topology().place(cpu), did, mode);
         }
         if time > 0 {
             (c.since, c.did) = (now, did);
@@ -62,22 +62,19 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// Returns whether another thread of the core works beside the CPU's, which works. A thread that spins leaves the
-    /// core's units to the others.
-    #[inline]
-    pub(crate) fn shares_core(&self, cpu: u32) -> bool {
-        debug_assert_eq!(self.cpus[cpu as usize].mode, Mode::Busy);
-        self.shared > 1024 && self.at_work[self.lines.topology().core(cpu) as usize] > 1
-    }
-}
-
 /// Accounting of a task's time.
 impl Engine {
-    /// Advances the running task's clock by `time` of work, which takes longer while the core's other thread works.
+    /// Returns the factor on the time of work of a CPU, which works.
+    #[inline]
+    pub(crate) fn slowness_of(&self, cpu: u32) -> Picos {
+        debug_assert_eq!(self.cpus[cpu as usize].mode, Mode::Busy);
+        self.pace.slowness(self.lines.topology().place(cpu))
+    }
+
+    /// Advances the running task's clock by `time` of work, which takes as long as the [`Pace`](crate::pace::Pace) says.
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
-        let time = if self.beside { (time * self.shared) >> 10 } else { time };
+        let time = (time * self.slowness) / UNIT;
         let (now, overlap) = (self.now, self.loads > 0);
         let me = self.me();
         me.spent.work += time;

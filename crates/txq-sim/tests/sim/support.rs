@@ -37,7 +37,7 @@ pub(crate) fn machine() -> Machine {
             other_memory: 150.0,
         },
         line: Line { snoop: 0.55, hold: 0.45, read_gap: 8.0, stores: 16, loads: 0, crowd: 0.0, ahead: 0 },
-        core: Core { pause: 36.0, shared: 1.5, window: 0.0 },
+        core: Core { pause: 36.0, shared: 1.5, window: 0.0, turbo: Vec::new() },
         os: Os {
             clock: 20.0,
             switch: 1000.0,
