@@ -35,6 +35,8 @@ thread_local! {
     static TICKET_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// Whether threads wait for the holders of locks, in tasks and outside.
     static HOLDERS_RUN: Cell<bool> = const { Cell::new(false) };
+    /// Whether senders take a lock to list packets under lockless, in tasks and outside.
+    static PRODUCER_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// The length of a lease, in tasks and outside.
     static LEASE: Cell<Nanos> = const { Cell::new(0) };
     /// State of the random numbers outside of tasks.
@@ -49,6 +51,7 @@ pub(crate) fn begin(seed: u64) {
     RANDOM.set(seed);
     TICKET_LOCKS.set(false);
     HOLDERS_RUN.set(false);
+    PRODUCER_LOCKS.set(false);
     LEASE.set(0);
 }
 
@@ -60,6 +63,11 @@ pub(crate) fn leases(leases: bool) {
 /// Sets whether llist's threads wait for the holder of a lock, in this thread's world.
 pub(crate) fn holders_run(run: bool) {
     HOLDERS_RUN.set(run);
+}
+
+/// Sets whether senders take a lock to list packets under lockless, in this thread's world.
+pub(crate) fn producer_locks(locks: bool) {
+    PRODUCER_LOCKS.set(locks);
 }
 
 /// Sets whether the spinlocks of this thread's world are ticket locks.
@@ -296,6 +304,11 @@ unsafe impl Arch for Sim {
     #[inline]
     fn holders_run() -> bool {
         HOLDERS_RUN.get()
+    }
+
+    #[inline]
+    fn producer_locks() -> bool {
+        PRODUCER_LOCKS.get()
     }
 
     fn random() -> u64 {

@@ -151,6 +151,12 @@ impl World {
         arch::holders_run(waits);
     }
 
+    /// Sets whether a sender that lists packets under lockless takes a lock of their band, as in the kernel. Call it before the
+    /// queues are created.
+    pub fn producer_locks(&mut self, locks: bool) {
+        arch::producer_locks(locks);
+    }
+
     /// Sets whether busy senders lease the queue to one another, as native ones do.
     pub fn leases(&mut self, leases: bool) {
         arch::leases(leases);

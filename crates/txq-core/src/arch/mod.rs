@@ -109,6 +109,12 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn holders_run() -> bool {
         false
     }
+    /// Returns whether a thread that lists packets under lockless takes a lock of the packets' band, as the kernel's producers
+    /// do: for simulations of it. Must not change while a queue exists.
+    #[inline]
+    fn producer_locks() -> bool {
+        false
+    }
     /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {
         RandomState::new().hash_one(0)

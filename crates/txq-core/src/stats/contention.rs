@@ -36,6 +36,8 @@ named! {
     Root => "root lock", "&sch->root_lock_key";
     /// The busylock: contended senders queue there before they queue at the root lock.
     Busy => "busylock", "&sch->busylock";
+    /// The lock of a band's producers, which guards their ring in the kernel: `lockless` has it in simulations of the kernel.
+    Producers => "producer lock", "&r->producer_lock";
     /// The tx lock: guards a txq's driver (`netif_tx_lock`).
     Tx => "tx lock", "_xmit_ETHER";
     /// The completion lock: guards the reaping of a txq, which in the kernel NAPI's state does.

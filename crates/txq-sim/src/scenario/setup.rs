@@ -151,6 +151,9 @@ pub struct Way {
     /// Whether llist's senders and owners wait for the root lock as long as it takes, and one sender enqueues the whole list, as
     /// in the kernel; then llist has no leases. Otherwise they leave their work to the lock's holder, as native ones do.
     pub llist_waits: bool,
+    /// Whether a sender that lists packets under lockless takes a lock of their band, as in the kernel, whose bands are rings with
+    /// a lock for producers. Native senders need none.
+    pub producer_locks: bool,
 }
 
 /// Parses the name of a discipline.
@@ -173,6 +176,7 @@ impl Default for Way {
             one_by_one: false,
             defer_completions: false,
             llist_waits: false,
+            producer_locks: false,
             leases: false,
             discipline: Discipline::Spinlock,
             pool: Pool::Defer,

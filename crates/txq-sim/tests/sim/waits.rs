@@ -63,3 +63,22 @@ fn leases_take_no_list_from_its_first_sender() {
     let waits = report.contention.sites.iter().filter(|row| row.lock == Lock::Root);
     assert!(waits.map(|row| row.stats.contended).sum::<u64>() > 100);
 }
+
+/// The kernel's senders take a lock to add packets to a band, and wait for each other there. txq's own have no lock.
+#[test]
+fn producers_wait_for_each_other_under_the_kernels_lockless() {
+    let contended = |locks: bool| {
+        let text = format!(
+            "machine = 'server-128'\nkernel = true\nmilliseconds = 1\nwarmup = 1\n\
+             device = {{ txqs = 1, coalesce_us = 0, completions = 'inline', bql = false }}\n\
+             path = {{ qdisc = 'pfifo_fast', discipline = 'lockless', producer_locks = {locks} }}\n\
+             workload = {{ kind = 'pktgen', threads = 8, bytes = 60, private = 100 }}\n"
+        );
+        let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
+        let mut rows = report.contention.sites.iter().filter(|row| row.lock == Lock::Producers);
+        rows.next().map(|row| (row.site, row.stats.contended, row.stats.acquisitions))
+    };
+    let (site, waits, all) = contended(true).unwrap();
+    assert!(site == Site::Enqueue && waits > all / 2 && all > 1000, "{site:?} {waits} {all}");
+    assert_eq!(contended(false), None);
+}

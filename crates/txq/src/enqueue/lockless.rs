@@ -3,8 +3,9 @@
 //!
 //! pfifo_fast publishes the band of each priority and the limit of a band, so a sender need not access the qdisc. It counts
 //! its packets into the band, or drops them, and pushes them onto the band's list, with one exchange a band and call. (The
-//! kernel's bands are rings with a lock for producers. A ring's slot that a preempted sender has reserved holds up those
-//! behind it; a list has no such slot, and packets link themselves.) The token holder moves the packets from the lists into
+//! kernel's bands are rings with a lock for producers, which a simulation of the kernel takes too ([`Arch::producer_locks`]). A
+//! ring's slot that a preempted sender has reserved holds up those behind it; a list has no such slot, and packets link
+//! themselves.) The token holder moves the packets from the lists into
 //! the qdisc. A qdisc of any other kind has one list in front, bounded by `qdisc_max_burst`.
 //!
 //! [`Lockless::state`] holds the token and `MISSED` in one word. A sender that has listed packets sets both in one exchange,
@@ -330,8 +331,12 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         Some(&self.lease)
     }
 
-    /// Calls nothing: this discipline has no lock.
-    fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
+    /// Calls nothing natively: this discipline has no lock.
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        if A::producer_locks() {
+            self.lists.bands.iter().for_each(|band| f(Lock::Producers, &band.producers));
+        }
+    }
 
     fn name_lines(&self) {
         self.lists.name_lines();

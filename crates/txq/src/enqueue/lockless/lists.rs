@@ -8,9 +8,10 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
-use txq_core::stats::contention::Retry;
+use txq_core::stats::contention::{Retry, Site};
 use txq_core::sync::contention::Retries;
 use txq_core::sync::llist::LList;
+use txq_core::sync::spinlock::SpinLock;
 use txq_sched::qdisc::{BANDS, NoLock};
 
 use crate::datapath::Core;
@@ -33,6 +34,8 @@ pub(super) struct Band<A: Arch> {
     /// list them, and subtract those without room; the token holder subtracts packets that have left. Read by senders.
     /// Relaxed: a bound that orders nothing.
     pub(super) len: A::AtomicU32,
+    /// Taken by senders that list packets in a simulation of the kernel ([`Arch::producer_locks`]), and by nobody else.
+    pub(super) producers: SpinLock<A, ()>,
 }
 
 /// Maps a packet to its band. Written by the token holder ([`follow`](Rule::follow)), read by senders and owners. Relaxed: a
@@ -48,7 +51,10 @@ pub(super) struct Rule<A: Arch> {
 
 impl<A: Arch> Lists<A> {
     pub(super) fn new() -> Self {
-        let band = || CachePadded::new(Band { list: LList::new(), len: A::AtomicU32::new(0) });
+        let band = || {
+            let (len, producers) = (A::AtomicU32::new(0), SpinLock::new(()));
+            CachePadded::new(Band { list: LList::new(), len, producers })
+        };
         let rule =
             Rule { map: A::AtomicU64::new(0), limit: A::AtomicU32::new(0), nolock: A::AtomicU32::new(0) };
         Self { bands: array::from_fn(|_| band()), rule: CachePadded::new(rule) }
@@ -74,6 +80,7 @@ impl<A: Arch> Lists<A> {
         }
         for (band, part) in self.bands.iter().zip(&mut parts).filter(|(_, part)| !part.is_empty()) {
             let n = part.len() as u32;
+            let _held = A::producer_locks().then(|| band.producers.lock_at(Site::Enqueue));
             let before = band.len.fetch_add(n, Relaxed);
             let room = limit.saturating_sub(before);
             if n > room {
