@@ -181,8 +181,8 @@ mod tests {
         assert_eq!([10e3, 16.8e3, 60e3].map(near), [(true, true, 0.0); 3]);
         assert_eq!(near(75e3), (true, true, 250.0));
         assert_eq!(near(76e3), (false, true, 267.0));
-        assert_eq!(near(3.1e3).1, false);
-        assert_eq!(near(190e3).1, false);
+        assert!(!near(3.1e3).1);
+        assert!(!near(190e3).1);
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub(super) fn machine(
         pause,
         shared: filling.or_filled("core.shared", if topology.threads > 1 { other.core.shared } else { 1.0 }),
         window: filling.or_filled("core.window", other.core.window),
-        // What is measured with two busy CPUs holds for more.
+        // Only two CPUs were busy: how the clock falls with more is not known.
         turbo: Vec::new(),
     };
 
