@@ -132,12 +132,14 @@ fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
 }
 
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
-/// sender of the first of `NATIVE.priced` with batches. A signal ends the measurement early; the results until then are
-/// returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
+/// sender of the first of `NATIVE.priced` with batches. `counts` gets the number of senders and a measurement. A configuration of
+/// which less than half of the measurements count is measured further, at most as often again. A signal ends the measurement
+/// early; the results until then are returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
 pub fn native(
     time: Duration,
     repeat: usize,
     quiet: bool,
+    counts: fn(u64, &Point) -> bool,
     way: impl Fn(u32, u32) -> anyhow::Result<Option<f64>>,
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
@@ -167,23 +169,20 @@ pub fn native(
     let cases: Vec<Case> = rigs.map(|rig| case(key(), rig)).collect();
     let mut points: Vec<Vec<Point>> = vec![Vec::with_capacity(repeat); cases.len()];
     let mut turns = Turns::new(quiet, cases.len() * repeat);
-    'all: for _ in 0..repeat {
+    'all: for round in 0..2 * repeat {
         for (case, points) in cases.iter().zip(&mut points) {
+            let count = points.iter().filter(|point| counts(case.key.threads, point)).count();
+            if round >= repeat && 2 * count >= repeat {
+                continue;
+            }
             turns.next(&case.key);
             let before = (way()?, price(case.key.threads)?);
-            let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
-            let used = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpus);
-            let (others, own, start) = (used(), cpu_time(), Instant::now());
-            let sample = (case.run)(&lab, time)?;
-            let others = used() - others - (cpu_time() - own).as_secs_f64();
-            // The kernel counts in ticks, so a short measurement may find more than there is.
-            let taken = (others / (start.elapsed().as_secs_f64() * cpus.len() as f64)).clamp(0.0, 1.0);
+            let sample = measure(case, &lab, time)?;
             let after = (price(case.key.threads)?, way()?);
             if lab.signals.seen().is_some() {
                 break 'all;
             }
-            if let Some((ns_per_packet, cpu_ns_per_packet)) =
-                sample.ns_per_packet.zip(sample.cpu_ns_per_packet)
+            if let Some((ns_per_packet, cpu_ns_per_packet, taken)) = sample
                 && let Some((price_before, price_after)) = before.1.zip(after.0)
             {
                 let (line_ns, line_moved) = before.0.zip(after.1).map(|(a, b)| mean(a, b)).unzip();
@@ -210,6 +209,20 @@ pub fn native(
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
 }
 
+/// Runs a case once. Returns the wall and the CPU time of a packet, and the part of the senders' CPUs that others had; `None` if
+/// nothing was sent.
+fn measure(case: &Case, lab: &Lab, time: Duration) -> anyhow::Result<Option<(f64, f64, f64)>> {
+    let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
+    let used = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpus);
+    let (others, own, start) = (used(), cpu_time(), Instant::now());
+    let sample = (case.run)(lab, time)?;
+    let others = used() - others - (cpu_time() - own).as_secs_f64();
+    // The kernel counts in ticks, so a short measurement may find more than there is.
+    let taken = (others / (start.elapsed().as_secs_f64() * cpus.len() as f64)).clamp(0.0, 1.0);
+    let both = sample.ns_per_packet.zip(sample.cpu_ns_per_packet);
+    Ok(both.map(|(ns_per_packet, cpu_ns_per_packet)| (ns_per_packet, cpu_ns_per_packet, taken)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +237,7 @@ mod tests {
     /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
-        let rows = native(Duration::from_millis(10), 3, true, |_, _| Ok(Some(50.0))).unwrap();
+        let rows = native(Duration::from_millis(10), 3, true, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get().min(2);
         let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads, 1));
         let mut all = Discipline::ALL.iter().flat_map(each).chain([(Discipline::Spinlock, 1, 32)]);
@@ -241,5 +254,17 @@ mod tests {
                 assert!(point.priced_ns.iter().all(|&ns| ns > 1.0) && point.price_moved >= 0.0, "{row:?}");
             }
         }
+    }
+
+    /// As above: a point may be missing.
+    #[test]
+    fn what_does_not_count_is_measured_again_for_a_while() {
+        let alone = |threads, _: &Point| threads == 1;
+        let rows = native(Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
+        for Native { threads, points, .. } in &rows {
+            assert!(points.len() <= if *threads == 1 { 2 } else { 4 }, "{threads}: {}", points.len());
+        }
+        let two = rows.iter().filter(|row| row.threads == 2);
+        assert!(two.clone().count() == 0 || two.map(|row| row.points.len()).max() > Some(2), "{rows:?}");
     }
 }

@@ -246,7 +246,7 @@ pub(crate) struct CalibrateArgs {
 
 const HOST_EXAMPLES: &str = "\
 Examples:
-  txq sim host                                   every discipline with 1 and 2 senders, in a minute
+  txq sim host                                   every discipline with 1 and 2 senders, in a minute or two
   txq sim host --machine mine.toml               with what txq sim calibrate measured before
   txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .deviation]'
 
@@ -259,7 +259,8 @@ simulated ones do the same with the same code. These are measured for the simula
                  one sender through spinlock and one through combine take the time that they took natively, before and after
                  each native measurement, with as many senders; these two rows are no predictions
 Times are CPU time of all senders per packet. A measurement does not count if others had more than a tenth of the senders'
-CPUs meanwhile. A deviation is the middle of those of the repetitions.";
+CPUs meanwhile, or if a line's way or a price changed by more than a quarter. A configuration of which less than half of the
+measurements count is measured further, at most as often again. A deviation is the middle of those that count.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {

@@ -65,9 +65,8 @@ impl Row {
 /// Measures this machine's own times, simulates the same work, and prints both.
 pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let machine = machine(args)?;
-    let natives = native(args.duration.0, args.repeat.size(), args.quiet, |a, b| {
-        line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"))
-    })?;
+    let way = |a, b| line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"));
+    let natives = native(args.duration.0, args.repeat.size(), args.quiet, is_undisturbed, way)?;
     let (natives, taken) = undisturbed(natives);
     if natives.is_empty() {
         bail!(
@@ -99,16 +98,18 @@ fn is_priced(row: &Native) -> bool {
     NATIVE.priced.contains(&row.discipline) && (row.threads, row.batch) == (1, 1)
 }
 
+/// Whether others did not have the senders' CPUs during a measurement, and these were not moved.
+fn is_undisturbed(threads: u64, point: &Point) -> bool {
+    point.taken <= TAKEN && point.price_moved <= MOVED && (threads == 1 || point.line_moved <= MOVED)
+}
+
 /// Removes the measurements during which others had the senders' CPUs, or these were moved; returns the rest, and how many it
 /// removed.
 fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, usize) {
     let mut taken = 0;
     let rows = natives.into_iter().map(|mut row| {
         let all = row.points.len();
-        let alone = row.threads == 1;
-        row.points.retain(|point| {
-            point.taken <= TAKEN && point.price_moved <= MOVED && (alone || point.line_moved <= MOVED)
-        });
+        row.points.retain(|point| is_undisturbed(row.threads, point));
         taken += all - row.points.len();
         row
     });
