@@ -110,7 +110,7 @@ Examples:
   txq sim run p2 --lock-stat                     the locks as /proc/lock_stat has them
   txq sim run ./mine.toml --json | jq -r '[.point, .figures.mpps, .hash] | @tsv'
 
-Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk, p4, p5-bulk, p6-pktgen, p7-pktgen and p7-forward. Equal
+Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk, p4, p5-bulk, p6-pktgen, p7-pktgen, p7-forward and p8-dequeue. Equal
 points have equal hashes in equal builds, each time and on every machine.";
 
 #[derive(Debug, clap::Args)]

@@ -31,7 +31,9 @@ use crate::sequence::Sequences;
 mod access;
 mod fire;
 
-pub(crate) use access::{access, load_cell, load_link, read_now, release, store, update, write, written};
+pub(crate) use access::{
+    access, load_cell, load_link, read, read_now, release, store, update, write, written,
+};
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.

@@ -23,6 +23,8 @@ pub struct Footprint {
     pub driver: u32,
     /// A packet's lines that the driver reads and the queue layer does not: the rest of its descriptor, the data's header.
     pub packet: u32,
+    /// Those of them that dequeue reads before, while the queue is locked (`skb_shared_info`, for the number of segments).
+    pub peek: u32,
 }
 
 /// Maximum of each number.
@@ -31,14 +33,14 @@ pub const MOST: u32 = 1 << keys::LINES;
 impl Default for Footprint {
     /// Returns the numbers of txq's own structures.
     fn default() -> Self {
-        Self { queue: 2, qdisc: 2, dequeue: 0, flow: 0, sender: 0, driver: 2, packet: 0 }
+        Self { queue: 2, qdisc: 2, dequeue: 0, flow: 0, sender: 0, driver: 2, packet: 0, peek: 0 }
     }
 }
 
 impl Footprint {
     /// Returns each number with its name.
-    pub(crate) fn all(&self) -> [(&'static str, u32); 7] {
-        let Self { queue, qdisc, dequeue, flow, sender, driver, packet } = *self;
+    pub(crate) fn all(&self) -> [(&'static str, u32); 8] {
+        let Self { queue, qdisc, dequeue, flow, sender, driver, packet, peek } = *self;
         [
             ("queue", queue),
             ("qdisc", qdisc),
@@ -47,6 +49,7 @@ impl Footprint {
             ("sender", sender),
             ("driver", driver),
             ("packet", packet),
+            ("peek", peek),
         ]
     }
 

@@ -147,7 +147,8 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "p5-bulk",
     "p6-pktgen",
     "p7-pktgen",
-    "p7-forward"
+    "p7-forward",
+    "p8-dequeue"
 ];
 
 impl Scenario {

@@ -40,21 +40,29 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     });
 }
 
-/// Charges a qdisc's use of its state of the flows whose packets it has dequeued.
+/// Charges a qdisc's use of its state of the flows whose packets it has dequeued, and its look at these packets.
 #[inline]
 pub(super) fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     qdisc_and_frames: impl FnOnce() -> (&'p T, F),
 ) {
     charge(|e| {
         // SAFETY: the engine whose task calls.
-        let lines = unsafe { (*e).footprint.flow };
-        if lines == 0 {
+        let Footprint { flow: lines, peek, .. } = unsafe { (*e).footprint };
+        if lines == 0 && peek == 0 {
             return;
         }
         let (qdisc, frames) = qdisc_and_frames();
-        for flow in frames.filter_map(flow_of) {
-            // SAFETY: as above.
-            unsafe { use_flow(e, keys::flow(qdisc, flow, lines)) };
+        for frame in frames {
+            if peek > 0 {
+                // SAFETY: as above.
+                unsafe { engine::read(e, keys::lines(frame.as_ptr(), peek)) };
+            }
+            if lines > 0
+                && let Some(flow) = flow_of(frame)
+            {
+                // SAFETY: as above.
+                unsafe { use_flow(e, keys::flow(qdisc, flow, lines)) };
+            }
         }
     });
 }

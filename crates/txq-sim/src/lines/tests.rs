@@ -7,7 +7,7 @@ use txq_core::arch::{Arch, Atomic, Memory, Work};
 use txq_core::sync::spinlock::SpinLock;
 
 use super::*;
-use crate::arch::Sim;
+use crate::arch::{Sim, write_packet};
 use crate::footprint::Footprint;
 use crate::keys;
 use crate::sim;
@@ -150,6 +150,43 @@ fn a_dequeued_packet_s_flow_comes_from_who_queued_it() {
     };
     assert_eq!(run(0), None);
     assert!(run(1).is_some_and(|(lines, transfers)| lines == 1 && transfers > 100));
+}
+
+/// Dequeue reads as many of a packet's lines as the footprint says. They come from the CPU that wrote the packet.
+#[test]
+fn a_dequeued_packet_s_lines_come_from_who_wrote_it() {
+    #[repr(align(64))]
+    struct Frame([u8; 192]);
+    let machine = machine();
+    let run = |peek: u32| {
+        let (written, read) = (Arc::new(Frame([0; 192])), Arc::new(0_u64));
+        let dequeued = written.clone();
+        let mut world = World::new(&machine, 1);
+        world.name_lines();
+        Sim::name(&*written, "the packet");
+        world.footprint(Footprint { peek, ..Footprint::default() });
+        world.spawn(on(0), move || {
+            while !sim::is_ending() {
+                write_packet(&written.0);
+                sim::work(100_000);
+            }
+        });
+        world.spawn(on(4), move || {
+            while !sim::is_ending() {
+                Sim::dequeued(|| (&*read, std::iter::once(&dequeued.0[..])));
+                sim::work(100_000);
+            }
+        });
+        world.watch_lines(0);
+        world.advance(END);
+        let uses = world.line_uses(END);
+        world.run(END);
+        let row = uses.iter().find(|line| line.name.as_deref() == Some("the packet"));
+        row.map_or(0, |row| row.transfers)
+    };
+    let [none, one, two] = [0, 1, 2].map(run);
+    assert!(none < 10, "{none}");
+    assert!(one > 100 && two > one + one / 10, "{one} {two}");
 }
 
 /// Waiters wait on their own stacks, and that time belongs to the lock.
