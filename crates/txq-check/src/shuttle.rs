@@ -45,6 +45,8 @@ unsafe impl Arch for Shuttle {
     const PROMPT: u32 = 1;
 }
 
+/// Size of a thread's stack, in bytes: devices fit on it.
+const STACK: usize = 128 << 10;
 /// Depth of the bugs that PCT looks for: the number of scheduling points that must fall right.
 const PCT_DEPTH: usize = 3;
 
@@ -55,7 +57,8 @@ impl Model for Shuttle {
         let asked = std::env::var(crate::SCHEDULES).ok().and_then(|n| n.parse().ok());
         let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(250) };
         let scenario: std::sync::Arc<dyn Fn() + Send + Sync> = scenario.into();
-        let config = ::shuttle::Config::new();
+        let mut config = ::shuttle::Config::new();
+        config.stack_size = STACK;
         let (random, pct) = if crate::deep() {
             (RandomScheduler::new(schedules), PctScheduler::new(PCT_DEPTH, schedules))
         } else {
