@@ -71,8 +71,14 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
+    use crate::machine::Machine;
+    use crate::sim;
     use crate::testing::machine;
+    use crate::world::{Task, World};
 
     /// The pace of [`machine`], whose socket has CPUs 0 to 3, and 8 to 11 on the same cores.
     fn pace(turbo: &[f64]) -> (Pace, Topology) {
@@ -110,5 +116,42 @@ mod tests {
         }
         pace.change(topology.place(8), Mode::Idle, Mode::Busy);
         assert_eq!(pace.slowness(topology.place(0)), UNIT * 3 / 2);
+    }
+
+    /// Returns how long the slowest of tasks on `cpus` takes for the same work, in parts of the time that one takes alone on a
+    /// machine of one clock.
+    fn took(core: &Core, cpus: &[u32]) -> f64 {
+        let machine = Machine { core: core.clone(), ..machine() };
+        let (mut world, most) = (World::new(&machine, 1), Rc::new(Cell::new(0)));
+        for &cpu in cpus {
+            let most = most.clone();
+            world.spawn(Task { cpu: Some(cpu), ..Task::default() }, move || {
+                let start = sim::now();
+                for _ in 0..100 {
+                    sim::work(1_000_000);
+                    sim::yield_now();
+                }
+                most.set(most.get().max(sim::now() - start));
+            });
+        }
+        world.run(10_000_000_000);
+        most.get() as f64 / 100e6
+    }
+
+    #[test]
+    fn tasks_work_at_the_pace_of_their_cores() {
+        let core = Core { shared: 1.5, turbo: vec![2.0, 1.0], ..machine().core };
+        let near = |cpus: &[u32], time: f64| {
+            let took = took(&core, cpus);
+            assert!((took / time - 1.0).abs() < 0.05, "{cpus:?}: {took}, not {time}");
+        };
+        near(&[0], 0.5);
+        // The other socket has a clock of its own.
+        near(&[0, 4], 0.5);
+        near(&[0, 1], 1.0);
+        // Two threads of a core.
+        near(&[0, 8], 0.75);
+        // And another core beside them, which is done after 1: two thirds of their work take 1, and the rest 0.25.
+        near(&[0, 8, 1], 1.25);
     }
 }
