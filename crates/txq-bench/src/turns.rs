@@ -21,6 +21,8 @@ impl Turns {
         let threads = if key.threads == 1 { "thread" } else { "threads" };
         let qdisc = key.qdisc.as_deref().unwrap_or_default();
         self.done += 1;
+        // More may turn out to be needed than were announced.
+        self.all = self.all.max(self.done);
         let line = format!(
             "{}/{} {}: {} {qdisc}{}, {} {threads}, batch {}",
             self.done,

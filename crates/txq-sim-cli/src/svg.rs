@@ -63,8 +63,7 @@ fn figures(scenario: &Scenario, rows: &[Row]) -> Vec<Group> {
                 )
             }
         };
-        let published = row.published.map(|from| f64::midpoint(from, row.published_to.unwrap_or(from)));
-        let pair = Pair { name, values: [published, row.simulated] };
+        let pair = Pair { name, values: [row.published_middle(), row.simulated] };
         match groups.iter_mut().find(|group| group.title == title) {
             Some(group) => group.pairs.push(pair),
             None => groups.push(Group { title, pairs: vec![pair] }),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::scenario::{Published, Rule, Scenario};
+use crate::scenario::{Published, Rule, Scenario, middle};
 
 /// The figures of one point, by their names.
 pub type Figures = BTreeMap<String, f64>;
@@ -42,12 +42,16 @@ impl Row {
     /// Returns whether the simulated figure is within 25 % of the published one, or holds where none was published but its
     /// direction.
     pub fn is_near(&self) -> bool {
-        let Some(from) = self.published else { return self.holds };
-        let near = |simulated: f64| {
-            let published = simulated.clamp(from, self.published_to.unwrap_or(from));
-            (simulated - published).abs() <= WITHIN * published.abs()
-        };
-        self.simulated.is_some_and(near)
+        match self.published {
+            None => self.holds,
+            Some(0.0) => self.simulated == Some(0.0),
+            Some(_) => self.deviation.is_some_and(|deviation| deviation.abs() <= WITHIN),
+        }
+    }
+
+    /// Returns the middle of the published range.
+    pub fn published_middle(&self) -> Option<f64> {
+        middle(self.published, self.published_to)
     }
 }
 
@@ -192,6 +196,7 @@ mod tests {
             published_to: None,
             simulated: Some(simulated),
             published,
+            deviation: published.map(|published| simulated / published - 1.0),
             holds: holds(rule, published.unwrap_or(1.0), simulated, None),
             ..rows(&p0, &BTreeMap::new()).swap_remove(0)
         };

@@ -102,7 +102,7 @@ pub(crate) struct Engine {
     pub(crate) pause: Picos,
     /// How fast cores work.
     pub(crate) pace: Pace,
-    /// Factor on the time of the running task's work, in 1024ths, as it was when the task got its turn.
+    /// Factor on the time of the running task's work, in parts of [`UNIT`], as it was when the task got its turn.
     pub(crate) slowness: Picos,
     pub(crate) sequences: Sequences,
     pub(crate) footprint: Footprint,

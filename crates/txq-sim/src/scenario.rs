@@ -86,9 +86,13 @@ impl Published {
 
     /// Returns the middle of the published range.
     pub fn middle(&self) -> Option<f64> {
-        let from = self.value?;
-        Some(f64::midpoint(from, self.to.unwrap_or(from)))
+        middle(self.value, self.to)
     }
+}
+
+/// Returns the middle of a range, or the value where there is no upper end.
+pub(crate) fn middle(from: Option<f64>, to: Option<f64>) -> Option<f64> {
+    from.map(|from| f64::midpoint(from, to.unwrap_or(from)))
 }
 
 /// How near a simulated figure must come to the published one.
@@ -229,7 +233,7 @@ impl Scenario {
         for figure in &self.published {
             known(&figure.variant)?;
             figure.over.as_deref().map_or(Ok(()), known)?;
-            let needless = matches!(figure.rule, Rule::Rises | Rule::Falls);
+            let needless = matches!(figure.rule, Rule::Rises | Rule::Falls) && figure.to.is_none();
             if !(needless || figure.value.is_some_and(f64::is_finite)) {
                 return Err(format!(
                     "\"{}\" of \"{}\" has no value: give it a number",

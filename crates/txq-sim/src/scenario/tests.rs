@@ -71,6 +71,9 @@ fn what_is_wrong_is_named() {
     let expected =
         "p0: \"switches_per_s\" of \"before\" is published from 10000 to 10000: use a lesser number first";
     assert_eq!(range, expected);
+    let text = include_str!("../../scenarios/p3-wrk.toml").replacen("value = 1.0254", "to = 1.1", 1);
+    let end = Scenario::parse("p3", &text).unwrap_err().to_string();
+    assert_eq!(end, "p3: \"kreq\" of \"16, after\" has no value: give it a number");
     let classes = |words: &[&str]| {
         let value = Value::Array(words.iter().map(|&word| word.into()).collect());
         p0.setup("before", &[Change { path: "workload.classes".into(), value }])

@@ -66,8 +66,8 @@ impl Way {
         Rc::new(Self { inboxes, passes, work: private / f64::from(passes) })
     }
 
-    /// Returns the program that sends a message on this pass: each on the way there, and all but the last and the client on
-    /// the way back.
+    /// Returns the inbox of the program that sends a message on this pass: the programs send in their order, and then back in
+    /// the reverse order.
     fn sender(&self, pass: u32) -> &Inbox {
         &self.inboxes[pass.min(self.passes - pass) as usize]
     }
