@@ -23,6 +23,7 @@ use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 mod access;
 mod core;
 mod ctx;
+mod device_lease;
 mod gate;
 mod lateness;
 mod marks;
@@ -32,14 +33,17 @@ mod permit;
 mod root;
 mod selector;
 mod traced;
+mod trial;
 
 pub(crate) use self::core::{Core, CoreCounters};
 pub(crate) use access::CoreAccess;
 pub(crate) use ctx::{Ctx, Errand};
+pub(crate) use device_lease::DeviceLease;
 pub(crate) use gate::Gate;
 pub(crate) use owners::OwnerRecord;
 pub(crate) use root::Root;
 pub(crate) use selector::{RootSelector, Shape};
+pub(crate) use trial::Trial;
 
 /// The state of a device's data path.
 pub(crate) struct Datapath<A: Arch> {
@@ -51,6 +55,7 @@ pub(crate) struct Datapath<A: Arch> {
     /// operation stores the rule after it has opened the queues of the new one, and a trace sets the bit after the trace is
     /// on the list (both Release).
     pub(crate) rule: CachePadded<A::AtomicU32>,
+    pub(crate) lease: CachePadded<DeviceLease<A>>,
     /// Packets dropped on their way to a queue: `lost` by a panic, `looped` because drivers sent them in a circle.
     pub(crate) lost: CachePadded<A::AtomicU64>,
     pub(crate) looped: A::AtomicU64,
@@ -89,6 +94,7 @@ impl<A: Arch> Datapath<A> {
     pub(crate) fn name_lines(&self) {
         A::name(self, "device: setup");
         A::name(&self.rule, "device: which queues are in force");
+        A::name(&self.lease, "device: lease");
         A::name(&self.lost, "device: counters");
         self.retries.name_lines("device: failed attempts");
         for root in &self.roots {
@@ -173,6 +179,11 @@ impl<A: Arch> Datapath<A> {
             && self.roots[self.root_at(rule, txq)].is_idle(self)
             && self.txqs[usize::from(txq)].in_flight() == 0
             && self.rule() == rule
+    }
+
+    /// Returns the packets that the drivers of all txqs have taken and not dropped.
+    pub(crate) fn tx_packets(&self) -> u64 {
+        self.txqs.iter().map(TxQueue::tx_packets).sum()
     }
 
     /// Counts packets that a panic lost on their way to a queue.

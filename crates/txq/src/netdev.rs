@@ -149,7 +149,7 @@ impl<A: Arch> NetDev<A> {
     /// [`TxCounters::packets`](crate::TxCounters::packets) counts them. Unlike [`stats`](NetDev::stats) it waits for no other
     /// thread: a program may call it as often as it likes beside senders.
     pub fn tx_packets(&self) -> u64 {
-        self.shared.txqs.iter().map(|txq| txq.issued.counters.get().packets).sum()
+        self.shared.tx_packets()
     }
 
     /// Returns the counters, after checking that they add up: no packet is missing or counted twice, and on an idle device

@@ -13,6 +13,7 @@ use txq_sched::qdisc::{self, Verdict};
 
 use crate::datapath::Ctx;
 use crate::datapath::RootSelector;
+use crate::enqueue::wait_for_device;
 use crate::shared::{Sampling, Shared};
 use crate::steering::{Here, Steer};
 
@@ -366,8 +367,11 @@ impl<A: Arch> Sender<A> {
     #[inline(always)]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         let root = self.dev.root_at(self.rule, txq);
-        self.cache.leases().turn_to(root);
+        let alternates = self.cache.leases().turn_to(root);
         let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
+        if alternates {
+            wait_for_device(batch.len(), &mut cx);
+        }
         self.dev.enter(root, txq, batch, &mut cx)
     }
 

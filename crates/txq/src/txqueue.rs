@@ -240,6 +240,11 @@ impl<A: Arch> TxQueue<A> {
         self.state.load(Acquire) != 0
     }
 
+    /// Returns the packets that the driver has taken and not dropped.
+    pub(crate) fn tx_packets(&self) -> u64 {
+        self.issued.counters.packets()
+    }
+
     /// Returns the number of packets that the device has kept so far, wrapping.
     pub(crate) fn issued_packets(&self) -> u32 {
         // Relaxed: the caller needs the number alone.

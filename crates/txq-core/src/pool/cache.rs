@@ -325,6 +325,13 @@ impl<A: Arch> Cache<A> {
         &mut self.leases
     }
 
+    /// Whether the sender sends to several queues by turns ([`Past::alternates`]).
+    #[doc(hidden)]
+    #[inline]
+    pub fn alternates(&self) -> bool {
+        self.leases.alternates()
+    }
+
     /// Returns whether [`note_deferred`](Cache::note_deferred) was called since the last call of this, and clears the note.
     #[doc(hidden)]
     pub fn take_deferred(&mut self) -> bool {

@@ -92,6 +92,15 @@ impl<A: Arch> Lease<A> {
         self.word.swap(0, Relaxed);
     }
 
+    /// Grants the lease to `holder`, from `now` on, with `Some(true)`; ends it with `Some(false)`.
+    pub fn set(&self, granted: Option<bool>, holder: u16, now: Nanos) {
+        match granted {
+            Some(true) => self.grant(holder, now + A::lease()),
+            Some(false) => self.end(),
+            None => {}
+        }
+    }
+
     /// Gives the lease to `holder` until `end` if the word is still `was`; returns whether it did.
     pub fn take(&self, was: Held, holder: u16, end: Nanos) -> bool {
         let new = Held::new(holder, end);
@@ -105,8 +114,10 @@ impl<A: Arch> Default for Lease<A> {
     }
 }
 
+/// Uses of one resource in a row after which a thread no longer alternates.
+const SETTLED: u32 = 16;
+
 /// What a thread remembers of the leases that it has met.
-#[derive(Default)]
 pub struct Past {
     /// When it last took a lease; 0 if it need not know.
     pub took: Nanos,
@@ -114,18 +125,46 @@ pub struct Past {
     since: Nanos,
     /// What it has counted in this period.
     counted: usize,
-    /// The resource that it used last.
+    /// The resource that it used last; `usize::MAX` before the first.
     resource: usize,
+    /// Uses of this resource until it no longer alternates; 0 if it does not.
+    alternates: u32,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { took: 0, since: 0, counted: 0, resource: usize::MAX, alternates: 0 }
+    }
 }
 
 impl Past {
-    /// Notes that the thread uses a resource, and forgets what it remembers of another one. So a thread that alternates
-    /// between resources never counts as busy at any of them.
+    /// Notes that the thread uses a resource; returns whether it alternates between several. A thread that begins or ends to
+    /// alternate forgets what else it remembers: it waits for another lease from then on.
     #[inline]
-    pub fn turn_to(&mut self, resource: usize) {
-        if resource != self.resource {
-            *self = Self { resource, ..Self::default() };
+    pub fn turn_to(&mut self, resource: usize) -> bool {
+        if resource != self.resource || self.alternates > 0 {
+            self.turn(resource);
         }
+        self.alternates()
+    }
+
+    fn turn(&mut self, resource: usize) {
+        let was = self.alternates;
+        self.alternates = match self.resource {
+            usize::MAX => 0,
+            last if last == resource => was - 1,
+            _ => SETTLED,
+        };
+        self.resource = resource;
+        if was == 0 || self.alternates == 0 {
+            (self.took, self.since, self.counted) = (0, 0, 0);
+        }
+    }
+
+    /// Whether the thread uses several resources by turns.
+    #[inline]
+    pub fn alternates(&self) -> bool {
+        self.alternates > 0
     }
 
     /// Counts `n`; returns the count before, in this period. A period begins with the first call after the end of the last.
@@ -167,17 +206,23 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_goes_to_another_resource_begins_anew() {
+    fn a_thread_that_begins_or_ends_to_alternate_forgets() {
         let mut past = Past::default();
-        past.turn_to(3);
+        assert!(!past.turn_to(3), "its first");
         past.took = 1000;
         assert_eq!([1000, 1001].map(|now| past.count(8, now, 100)), [0, 8]);
-        past.turn_to(3);
+        assert!(!past.turn_to(3));
         assert_eq!((past.count(8, 1002, 100), past.took), (16, 1000));
-        past.turn_to(4);
+        assert!(past.turn_to(4));
         assert_eq!((past.count(8, 1003, 100), past.took), (0, 0));
-        past.turn_to(3);
-        assert_eq!(past.count(8, 1004, 100), 0);
+        past.took = 1003;
+        // It keeps what it knows while it alternates, also if it uses a resource several times in a row.
+        for resource in [3, 4, 4, 5, 5, 5, 3] {
+            assert!(past.turn_to(resource));
+        }
+        assert_eq!((past.count(8, 1004, 100), past.took), (8, 1003));
+        let uses = (1..100).find(|_| !past.turn_to(3));
+        assert_eq!((uses, past.count(8, 1005, 100), past.took), (Some(16), 0, 0));
     }
 
     #[test]

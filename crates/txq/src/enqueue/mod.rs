@@ -34,6 +34,7 @@ use txq_core::packet::PacketList;
 use crate::datapath::Ctx;
 
 pub use discipline::{Discipline, ParseDisciplineError};
+pub(crate) use lease::wait_for_device;
 pub(crate) use noqueue::NoQueue;
 
 /// Bound on the packets that wait for a queue's owner (`net.core.qdisc_max_burst`).

@@ -22,7 +22,8 @@ use txq_sched::qdisc::Verdict;
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
-use crate::enqueue::lease::{self, Trial};
+use crate::datapath::Trial;
+use crate::enqueue::lease;
 use crate::enqueue::{QUEUE, ROOT_LOCK};
 use crate::run::{Driven, Owner, turn};
 
@@ -126,7 +127,7 @@ impl<A: Arch> RootLock<A> {
         let Guarded { core, last, trial } = held.data();
         *last = cx.cache.id();
         if trial.is_due::<A>() {
-            trial.look(&self.lease, core.sent(), cx);
+            lease::look(trial, &self.lease, core.sent(), cx);
         }
     }
 

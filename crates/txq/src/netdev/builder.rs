@@ -19,7 +19,7 @@ use super::steer::check;
 use super::tree::{Plan, Tree, child};
 use super::{BuildError, NetDev, demand, nanos};
 use crate::bql::BqlConfig;
-use crate::datapath::{Core, Datapath, Gate, Root, RootSelector, Shape};
+use crate::datapath::{Core, Datapath, DeviceLease, Gate, Root, RootSelector, Shape};
 use crate::driver::Driver;
 use crate::enqueue::{Discipline, NoQueue, QDISC_MAX_BURST};
 use crate::registry::Registry;
@@ -329,6 +329,7 @@ impl<A: Arch> Builder<A> {
             txqs,
             roots,
             rule: CachePadded::new(rule),
+            lease: CachePadded::new(DeviceLease::new()),
             lost: CachePadded::new(A::AtomicU64::new(0)),
             looped: A::AtomicU64::new(0),
             worker_deaths: A::AtomicU64::new(0),

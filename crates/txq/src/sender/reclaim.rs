@@ -93,9 +93,12 @@ impl<A: Arch> Sender<A> {
         self.dev.sched.len() > self.dev.workers
     }
 
-    /// Whether the sender has the leases of all queues that it sends through.
+    /// Whether the sender has the leases of all queues that it sends through, or that of the device if it takes turns for all.
     fn has_leases(&self) -> bool {
         let (dev, own) = (&self.dev, tag(self.cache.id()));
+        if self.cache.alternates() {
+            return dev.lease.word.held().is_of(own);
+        }
         let mut last = None;
         self.steer.used().iter().all(|txq| {
             let root = dev.root_at(self.rule, txq);

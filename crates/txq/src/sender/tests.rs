@@ -31,25 +31,113 @@ impl Transmit for Sink {
     }
 }
 
-/// Returns whether a sender that took a lease a moment ago, and then sends to these txqs, still counts as busy.
+/// Returns whether a sender that took a lease of its queue a moment ago, and then sends to these txqs, still counts as busy there.
 fn stays_busy(qdisc: &str, txqs: &[u16]) -> bool {
     let dev = NetDev::builder(Sink).qdisc(qdisc).build().unwrap();
     let mut sender = dev.sender("sender");
     sender.cache.leases().turn_to(sender.dev.root_of(0));
     sender.cache.leases().took = sender.now();
-    for &txq in txqs {
-        let mut batch = PacketList::new();
-        batch.push_back(sender.packet(&[0; 60]).unwrap());
-        let _verdict = sender.enter(txq, &mut batch);
-    }
+    txqs.iter().for_each(|&txq| send_to(&mut sender, txq));
     sender.cache.leases().took > 0
 }
 
+fn send_to(sender: &mut Sender, txq: u16) {
+    let mut batch = PacketList::new();
+    batch.push_back(sender.packet(&[0; 60]).unwrap());
+    let _verdict = sender.enter(txq, &mut batch);
+}
+
+fn send_to_both(sender: &mut Sender) {
+    send_to(sender, 0);
+    send_to(sender, 1);
+}
+
 #[test]
-fn a_sender_that_leaves_a_queue_waits_for_no_lease() {
+fn a_sender_that_leaves_a_queue_does_not_wait_for_its_lease() {
     assert!(stays_busy("mq", &[0, 0, 0]));
     assert!(!stays_busy("mq", &[0, 1, 0]));
     assert!(stays_busy("pfifo", &[0, 1, 0]), "one queue for both txqs");
+}
+
+/// Two senders that send to both queues of a device.
+struct Alternating {
+    next: Sender,
+    last: Sender,
+    _dev: NetDev,
+}
+
+impl Alternating {
+    fn new(discipline: Discipline) -> Self {
+        let dev = NetDev::builder(Sink).qdisc("mq").discipline(discipline).build().unwrap();
+        let (mut next, mut last) = (dev.sender("next"), dev.sender("last"));
+        send_to_both(&mut next);
+        send_to_both(&mut last);
+        Self { next, last, _dev: dev }
+    }
+
+    fn lease(&self) -> &Lease<Native> {
+        &self.next.dev.lease.word
+    }
+
+    /// Sends a packet to each queue as a busy sender. The device's lease is the other one's until `end`.
+    fn send_beside_the_lease(&mut self, end: Nanos) {
+        self.lease().grant(tag(self.last.cache.id()), end);
+        self.next.cache.leases().took = self.next.now();
+        send_to_both(&mut self.next);
+    }
+
+    fn has_it(&self) -> bool {
+        !self.lease().held().is_none() && self.lease().held().is_of(tag(self.next.cache.id()))
+    }
+}
+
+#[test]
+fn senders_that_alternate_between_queues_take_turns_for_all() {
+    for &discipline in Discipline::ALL {
+        let mut senders = Alternating::new(discipline);
+        let end = senders.next.now() + 500_000;
+        senders.send_beside_the_lease(end);
+        assert!(senders.next.now() >= end - 1023 && senders.has_it(), "{discipline}");
+        // It waits for a bounded time.
+        let end = senders.next.now() + 60_000_000_000;
+        senders.send_beside_the_lease(end);
+        assert!(!senders.has_it(), "{discipline}");
+        // One that stays at a queue does not wait for the others' turns: a wait would take the lease.
+        (0..32).for_each(|_| send_to(&mut senders.next, 0));
+        assert!(!senders.next.cache.alternates());
+        let now = senders.next.now();
+        senders.lease().grant(tag(senders.last.cache.id()), now);
+        send_to(&mut senders.next, 0);
+        assert!(!senders.has_it(), "{discipline}");
+    }
+}
+
+/// Only the trial ends leases, and these senders meet in no other way.
+#[test]
+fn a_sender_that_takes_the_devices_lease_looks_at_its_trial() {
+    for &discipline in Discipline::ALL {
+        let mut senders = Alternating::new(discipline);
+        until("leases never end", discipline, || {
+            let now = senders.next.now();
+            senders.send_beside_the_lease(now);
+            std::mem::swap(&mut senders.next, &mut senders.last);
+            senders.lease().held().is_none()
+        });
+    }
+}
+
+#[test]
+fn leases_of_the_device_are_tried_where_senders_meet_at_several_queues() {
+    for discipline in [Discipline::Busylock, Discipline::Spinlock] {
+        let mut senders = Alternating::new(discipline);
+        until("leases never begin", discipline, || {
+            send_to_both(&mut senders.next);
+            std::mem::swap(&mut senders.next, &mut senders.last);
+            !senders.lease().held().is_none()
+        });
+        let roots = &senders.next.dev.roots;
+        assert!(roots.iter().filter_map(|root| root.discipline.lease()).all(|lease| lease.held().is_none()));
+    }
 }
 
 /// A device that keeps packets until it is polled.

@@ -64,9 +64,13 @@ impl<A: Arch> Counters<A> {
         add::<A>(&self.stops, 1);
     }
 
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets.load(Relaxed)
+    }
+
     pub(crate) fn get(&self) -> TxCounters {
         TxCounters {
-            packets: self.packets.load(Relaxed),
+            packets: self.packets(),
             bytes: self.bytes.load(Relaxed),
             batches: self.batches.load(Relaxed),
             dropped: self.dropped.load(Relaxed),

@@ -10,6 +10,7 @@ use super::{AGAIN, Combine, DRIVER, OwnerState, QDISC, flagged, is, list, with};
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
+use crate::enqueue::lease;
 use crate::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
@@ -35,7 +36,7 @@ impl<A: Arch> Turn<'_, A> {
     pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
         let queue = self.queue;
         let OwnerState { core, trial, .. } = self.owner_state();
-        trial.look(&queue.lease, core.sent(), cx);
+        lease::look(trial, &queue.lease, core.sent(), cx);
     }
 
     /// Fills the empty intake with the packets on the list.

@@ -12,6 +12,7 @@ use super::{Llist, OwnerState};
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
+use crate::enqueue::lease;
 use crate::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it holds the root lock, or has released the lock and is in the driver.
@@ -46,7 +47,7 @@ impl<A: Arch> Turn<'_, A> {
     pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
         let queue = self.queue;
         let OwnerState { core, trial, .. } = self.owner_state();
-        trial.look(&queue.lease, core.sent(), cx);
+        lease::look(trial, &queue.lease, core.sent(), cx);
     }
 
     /// Publishes the driver's result in [`Llist::driven`], and retakes the lock if it is free. Returns true with the lock

@@ -11,6 +11,7 @@ use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::lease;
 use crate::run::{Driven, Owner};
 
 /// The token holder, for one turn.
@@ -76,7 +77,7 @@ impl<A: Arch> Turn<'_, A> {
     pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
         let queue = self.queue;
         let OwnerState { core, trial, .. } = self.owner_state();
-        trial.look(&queue.lease, core.sent(), cx);
+        lease::look(trial, &queue.lease, core.sent(), cx);
     }
 
     /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
