@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use txq_core::arch::{Arch, Atomic};
+use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::stats::contention::Site;
 use txq_core::sync::lease::Lease;
 use txq_core::sync::spinlock::SpinLock;
@@ -13,6 +13,8 @@ use crate::datapath::{Datapath, Trial};
 pub(crate) struct DeviceLease<A: Arch> {
     /// Read at every call of a sender that sends to several queues by turns, written when the lease is granted, taken or ended.
     pub(crate) word: Lease<A>,
+    /// How long a sender waits for this lease, or that of a queue, at most.
+    pub(crate) longest_wait: Nanos,
     /// The time before which a look changes nothing. Written with `trial` locked, read by owners of queues. Relaxed: a hint that
     /// orders nothing.
     due: A::AtomicU64,
@@ -21,8 +23,9 @@ pub(crate) struct DeviceLease<A: Arch> {
 }
 
 impl<A: Arch> DeviceLease<A> {
-    pub(crate) fn new() -> Self {
-        Self { word: Lease::new(), due: A::AtomicU64::new(0), trial: SpinLock::new(Trial::new()) }
+    pub(crate) fn new(longest_wait: Nanos) -> Self {
+        let trial = SpinLock::new(Trial::new());
+        Self { word: Lease::new(), longest_wait, due: A::AtomicU64::new(0), trial }
     }
 }
 
@@ -31,7 +34,7 @@ impl<A: Arch> Datapath<A> {
     #[cold]
     pub(crate) fn look_at_lease(&self, own: u16) {
         let now = A::now();
-        let DeviceLease { word, due, trial } = &*self.lease;
+        let DeviceLease { word, due, trial, .. } = &*self.lease;
         if now < due.load(Relaxed) {
             return;
         }

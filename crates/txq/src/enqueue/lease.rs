@@ -12,7 +12,7 @@
 //! ([`DeviceLease`](crate::datapath::DeviceLease)) instead: one of them at a time sends, to all queues.
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
-//! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets
+//! waited for long ([`Discipline::longest_wait`]), continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets
 //! within the length of a lease. So a sender that sends seldom never waits.
 //!
 //! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of contended queues compare what is sent
@@ -22,13 +22,13 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::lease::{Lease, tag};
 
 use crate::datapath::{Ctx, Trial};
+#[cfg(doc)]
+use crate::enqueue::Discipline;
 
 /// Packets in the length of a lease from which a sender without a recent lease waits for one.
 const LIGHT: usize = 32;
 /// How long after it took a lease a sender counts as busy and waits from its first packet on, in nanoseconds.
 const BUSY: Nanos = 20_000_000;
-/// The longest wait for a lease in one call, in nanoseconds.
-const WAIT: Nanos = 2_000_000;
 /// How long after its end a sender that does not wait may take a lease, in nanoseconds. Longer than a holder is likely to be
 /// without a CPU while no sender waits.
 const STALE: Nanos = 10_000_000;
@@ -45,8 +45,8 @@ pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
     A::lease() > 0 && lease.held().is_anothers(own_tag(cx))
 }
 
-/// Waits until the sender of `packets` can take the lease of a queue, until there is no lease, or until [`WAIT`] is over. Returns
-/// whether the sender has just taken the lease.
+/// Waits until the sender of `packets` can take the lease of a queue, until there is no lease, or for the longest wait. Returns whether the
+/// sender has just taken the lease.
 #[cold]
 pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
     if cx.cache.alternates() {
@@ -95,7 +95,7 @@ fn wait_at_depth<A: Arch>(lease: &Lease<A>, packets: usize, depth: u32, cx: &mut
             cx.cache.leases().took = if light { 0 } else { now };
             return true;
         }
-        if light || now >= start + WAIT || cx.dev.is_stopping() {
+        if light || now >= start + cx.dev.lease.longest_wait || cx.dev.is_stopping() {
             return false;
         }
         A::yield_cpu();

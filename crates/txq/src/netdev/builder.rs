@@ -329,7 +329,7 @@ impl<A: Arch> Builder<A> {
             txqs,
             roots,
             rule: CachePadded::new(rule),
-            lease: CachePadded::new(DeviceLease::new()),
+            lease: CachePadded::new(DeviceLease::new(self.discipline.longest_wait())),
             lost: CachePadded::new(A::AtomicU64::new(0)),
             looped: A::AtomicU64::new(0),
             worker_deaths: A::AtomicU64::new(0),
