@@ -120,7 +120,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Whether the sender has the leases of all queues that it sends through, or that of the device if it takes turns for all.
-    fn has_leases(&self) -> bool {
+    pub(super) fn has_leases(&self) -> bool {
         let (dev, own) = (&self.dev, tag(self.cache.id()));
         if self.cache.alternates() {
             return dev.lease.word.held().is_of(own);
