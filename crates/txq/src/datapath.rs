@@ -55,6 +55,7 @@ pub(crate) struct Datapath<A: Arch> {
     /// operation stores the rule after it has opened the queues of the new one, and a trace sets the bit after the trace is
     /// on the list (both Release).
     pub(crate) rule: CachePadded<A::AtomicU32>,
+    /// The lease of all queues.
     pub(crate) lease: CachePadded<DeviceLease<A>>,
     /// Packets dropped on their way to a queue: `lost` by a panic, `looped` because drivers sent them in a circle.
     pub(crate) lost: CachePadded<A::AtomicU64>,

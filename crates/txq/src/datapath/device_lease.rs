@@ -13,12 +13,12 @@ use crate::datapath::{Datapath, Trial};
 pub(crate) struct DeviceLease<A: Arch> {
     /// Read at every call of a sender that sends to several queues by turns, written when the lease is granted, taken or ended.
     pub(crate) word: Lease<A>,
-    /// How long a sender waits for this lease, or that of a queue, at most.
+    /// The longest wait for this lease, and for that of a queue.
     pub(crate) longest_wait: Nanos,
     /// The time before which a look changes nothing. Written with `trial` locked, read by owners of queues. Relaxed: a hint that
     /// orders nothing.
     due: A::AtomicU64,
-    /// Measures whether leases send more. Never waited for: who finds it locked need not look.
+    /// Measures whether leases send more. No thread waits for the lock: its holder looks.
     trial: SpinLock<A, Trial>,
 }
 

@@ -51,8 +51,8 @@ impl Discipline {
         }
     }
 
-    /// Returns the longest wait of a sender for a lease, in one call. A sender that goes on without one takes a lock beside the
-    /// holder of the lease, who waits for it: if there are locks, 50 leases of 100 us pass before it does.
+    /// Returns the longest wait of a sender for a lease, in one call, in nanoseconds. Where there is a lock, a sender that goes on
+    /// without a lease makes the holder of the lease wait for the lock. So there it waits for longer.
     pub(crate) const fn longest_wait(self) -> Nanos {
         match self {
             Self::Combine | Self::Lockless => 2_000_000,

@@ -12,8 +12,8 @@
 //! ([`DeviceLease`](crate::datapath::DeviceLease)) instead: one of them at a time sends, to all queues.
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
-//! waited for long ([`Discipline::longest_wait`]), continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets
-//! within the length of a lease. So a sender that sends seldom never waits.
+//! waited for the longest wait of its discipline, continues as if there were no lease. A sender begins to wait when it has
+//! handed in [`LIGHT`] packets within the length of a lease. So a sender that sends seldom never waits.
 //!
 //! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of contended queues compare what is sent
 //! under each rule, and try the worse one again now and then.
@@ -22,8 +22,6 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::lease::{Lease, tag};
 
 use crate::datapath::{Ctx, Trial};
-#[cfg(doc)]
-use crate::enqueue::Discipline;
 
 /// Packets in the length of a lease from which a sender without a recent lease waits for one.
 const LIGHT: usize = 32;
@@ -45,12 +43,12 @@ pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
     A::lease() > 0 && lease.held().is_anothers(own_tag(cx))
 }
 
-/// Waits until the sender of `packets` can take the lease of a queue, until there is no lease, or for the longest wait. Returns whether the
-/// sender has just taken the lease.
+/// Waits until the sender of `packets` can take the lease of a queue, until there is no lease, or for the longest wait. Returns
+/// whether the sender has just taken the lease.
 #[cold]
 pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
     if cx.cache.alternates() {
-        // It takes turns for all queues, and has waited. Senders that used only this one may be gone.
+        // The sender has waited for the lease of the device instead. Those that used this queue alone may be gone.
         if A::now() >= lease.held().end() + STALE {
             lease.end();
         }

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use txq_core::sync::lease::{Lease, tag};
 
 use super::*;
-use crate::datapath::CoreAccess;
 use crate::driver::{
     Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx,
 };
@@ -44,12 +43,7 @@ fn stays_busy(qdisc: &str, txqs: &[u16]) -> bool {
 fn send_to(sender: &mut Sender, txq: u16) {
     let mut batch = PacketList::new();
     batch.push_back(sender.packet(&[0; 60]).unwrap());
-    let _verdict = sender.enter(txq, &mut batch);
-}
-
-fn send_to_both(sender: &mut Sender) {
-    send_to(sender, 0);
-    send_to(sender, 1);
+    let _verdict = sender.submit(txq, &mut batch);
 }
 
 #[test]
@@ -57,88 +51,6 @@ fn a_sender_that_leaves_a_queue_does_not_wait_for_its_lease() {
     assert!(stays_busy("mq", &[0, 0, 0]));
     assert!(!stays_busy("mq", &[0, 1, 0]));
     assert!(stays_busy("pfifo", &[0, 1, 0]), "one queue for both txqs");
-}
-
-/// Two senders that send to both queues of a device.
-struct Alternating {
-    next: Sender,
-    last: Sender,
-    _dev: NetDev,
-}
-
-impl Alternating {
-    fn new(discipline: Discipline) -> Self {
-        let dev = NetDev::builder(Sink).qdisc("mq").discipline(discipline).build().unwrap();
-        let (mut next, mut last) = (dev.sender("next"), dev.sender("last"));
-        send_to_both(&mut next);
-        send_to_both(&mut last);
-        Self { next, last, _dev: dev }
-    }
-
-    fn lease(&self) -> &Lease<Native> {
-        &self.next.dev.lease.word
-    }
-
-    /// Sends a packet to each queue as a busy sender. The device's lease is the other one's until `end`.
-    fn send_beside_the_lease(&mut self, end: Nanos) {
-        self.lease().grant(tag(self.last.cache.id()), end);
-        self.next.cache.leases().took = self.next.now();
-        send_to_both(&mut self.next);
-    }
-
-    fn has_it(&self) -> bool {
-        !self.lease().held().is_none() && self.lease().held().is_of(tag(self.next.cache.id()))
-    }
-}
-
-#[test]
-fn senders_that_alternate_between_queues_take_turns_for_all() {
-    for &discipline in Discipline::ALL {
-        let mut senders = Alternating::new(discipline);
-        let end = senders.next.now() + 500_000;
-        senders.send_beside_the_lease(end);
-        assert!(senders.next.now() >= end - 1023 && senders.has_it(), "{discipline}");
-        assert!(senders.next.has_leases() && !senders.last.has_leases(), "{discipline}");
-        // It waits for a bounded time.
-        let end = senders.next.now() + 60_000_000_000;
-        senders.send_beside_the_lease(end);
-        assert!(!senders.has_it(), "{discipline}");
-        // One that stays at a queue does not wait for the others' turns: a wait would take the lease.
-        (0..32).for_each(|_| send_to(&mut senders.next, 0));
-        assert!(!senders.next.cache.alternates());
-        let now = senders.next.now();
-        senders.lease().grant(tag(senders.last.cache.id()), now);
-        send_to(&mut senders.next, 0);
-        assert!(!senders.has_it(), "{discipline}");
-    }
-}
-
-/// Only the trial ends leases, and these senders meet in no other way.
-#[test]
-fn a_sender_that_takes_the_devices_lease_looks_at_its_trial() {
-    for &discipline in Discipline::ALL {
-        let mut senders = Alternating::new(discipline);
-        until("leases never end", discipline, || {
-            let now = senders.next.now();
-            senders.send_beside_the_lease(now);
-            std::mem::swap(&mut senders.next, &mut senders.last);
-            senders.lease().held().is_none()
-        });
-    }
-}
-
-#[test]
-fn leases_of_the_device_are_tried_where_senders_meet_at_several_queues() {
-    for discipline in [Discipline::Busylock, Discipline::Spinlock] {
-        let mut senders = Alternating::new(discipline);
-        until("leases never begin", discipline, || {
-            send_to_both(&mut senders.next);
-            std::mem::swap(&mut senders.next, &mut senders.last);
-            !senders.lease().held().is_none()
-        });
-        let roots = &senders.next.dev.roots;
-        assert!(roots.iter().filter_map(|root| root.discipline.lease()).all(|lease| lease.held().is_none()));
-    }
 }
 
 /// A device that keeps packets until it is polled: all of them, or, if it is slow, one at every second poll.
@@ -217,41 +129,66 @@ fn the_holder_of_the_lease_polls_until_its_packets_are_complete() {
     }
 }
 
-/// A queue of two senders, and the sender that had its lease last.
+/// Two senders, of which the second had the lease last: that of their queue, or that of the device.
 struct Leased {
     next: Sender,
     last: Sender,
-    shared: Arc<Shared<Native>>,
+    /// Whether they send to both queues of the device by turns.
+    alternating: bool,
+    /// What a failure names.
+    what: String,
     _dev: NetDev,
 }
 
 impl Leased {
-    fn new(discipline: Discipline) -> Self {
-        let dev = NetDev::builder(Sink).qdisc("pfifo").discipline(discipline).build().unwrap();
+    fn new(discipline: Discipline, alternating: bool) -> Self {
+        let qdisc = if alternating { "mq" } else { "pfifo" };
+        let dev = NetDev::builder(Sink).qdisc(qdisc).discipline(discipline).build().unwrap();
         let (next, last) = (dev.sender("next"), dev.sender("last"));
-        let shared = next.dev.clone();
-        Self { next, last, shared, _dev: dev }
+        let what = format!("{discipline} under {qdisc}");
+        let mut leased = Self { next, last, alternating, what, _dev: dev };
+        leased.send();
+        leased.swap();
+        leased.send();
+        leased.swap();
+        leased
     }
 
-    fn queue(&self) -> &dyn CoreAccess<Native> {
-        &*self.shared.roots[self.shared.root_of(0)].discipline
+    /// Returns a pair of each discipline and each kind of lease.
+    fn all() -> impl Iterator<Item = Self> {
+        let each = |discipline| [false, true].map(|alternating| Self::new(discipline, alternating));
+        Discipline::ALL.iter().flat_map(move |&discipline| each(discipline))
+    }
+
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.next, &mut self.last);
+    }
+
+    fn lease_of_queue(&self) -> &Lease<Native> {
+        let dev = &self.next.dev;
+        dev.roots[dev.root_of(0)].discipline.lease().unwrap()
     }
 
     fn lease(&self) -> &Lease<Native> {
-        self.queue().lease().unwrap()
+        if self.alternating { &self.next.dev.lease.word } else { self.lease_of_queue() }
     }
 
     fn send(&mut self) {
-        let packet = self.next.packet(&[0; 60]).unwrap();
-        let _verdict = self.next.xmit(packet);
+        send_to(&mut self.next, 0);
+        if self.alternating {
+            send_to(&mut self.next, 1);
+        }
     }
 
-    /// Sends a packet as a busy sender that finds the other one's lease over.
-    fn send_after_the_lease(&mut self) {
-        self.lease().grant(tag(self.last.cache.id()), self.next.now());
-        self.next.cache.leases().turn_to(self.shared.root_of(0));
+    /// Sends as a busy sender. The lease is the other one's until `end`.
+    fn send_beside_the_lease(&mut self, end: Nanos) {
+        self.lease().grant(tag(self.last.cache.id()), end);
         self.next.cache.leases().took = self.next.now();
         self.send();
+    }
+
+    fn send_after_the_lease(&mut self) {
+        self.send_beside_the_lease(self.next.now());
     }
 
     fn has_it(&self) -> bool {
@@ -260,49 +197,81 @@ impl Leased {
 }
 
 /// Calls `step` until it returns true, which it must within a minute.
-fn until(what: &str, discipline: Discipline, mut step: impl FnMut() -> bool) {
+fn until(what: &str, mut step: impl FnMut() -> bool) {
     let start = Native::now();
     while !step() {
-        assert!(Native::now() < start + 60_000_000_000, "{discipline}: {what}");
+        assert!(Native::now() < start + 60_000_000_000, "{what}");
     }
 }
 
 #[test]
 fn a_lease_that_is_over_goes_to_the_next_sender() {
+    for mut pair in Leased::all() {
+        pair.send_after_the_lease();
+        assert!(pair.has_it(), "{}: {:?}", pair.what, pair.lease().held());
+        assert!(pair.next.has_leases() && !pair.last.has_leases(), "{}", pair.what);
+    }
+}
+
+#[test]
+fn a_busy_sender_waits_for_the_lease_for_a_bounded_time() {
+    for mut pair in Leased::all() {
+        let end = pair.next.now() + 500_000;
+        pair.send_beside_the_lease(end);
+        assert!(pair.next.now() >= end - 1023 && pair.has_it(), "{}", pair.what);
+        let end = pair.next.now() + 60_000_000_000;
+        pair.send_beside_the_lease(end);
+        assert!(!pair.has_it(), "{}", pair.what);
+    }
+}
+
+#[test]
+fn a_sender_that_stays_at_a_queue_does_not_wait_for_the_devices_lease() {
     for &discipline in Discipline::ALL {
-        let mut queue = Leased::new(discipline);
-        queue.send_after_the_lease();
-        assert!(queue.has_it(), "{discipline}: {:?}", queue.lease().held());
+        let mut pair = Leased::new(discipline, true);
+        (0..32).for_each(|_| send_to(&mut pair.next, 0));
+        assert!(!pair.next.cache.alternates());
+        let now = pair.next.now();
+        pair.lease().grant(tag(pair.last.cache.id()), now);
+        send_to(&mut pair.next, 0);
+        // A wait would take the lease.
+        assert!(!pair.has_it(), "{discipline}");
     }
 }
 
 /// Only the trial ends leases, and these senders meet in no other way.
 #[test]
 fn a_sender_that_takes_the_lease_looks_at_the_trial() {
-    for &discipline in Discipline::ALL {
-        let mut queue = Leased::new(discipline);
-        until("leases never end", discipline, || {
-            queue.send_after_the_lease();
-            std::mem::swap(&mut queue.next, &mut queue.last);
-            queue.lease().held().is_none()
+    for mut pair in Leased::all() {
+        until(&format!("{}: leases never end", pair.what), || {
+            pair.send_after_the_lease();
+            pair.swap();
+            pair.lease().held().is_none()
         });
     }
 }
 
 #[test]
 fn leases_are_tried_where_senders_take_a_lock_by_turns() {
-    for discipline in [Discipline::Busylock, Discipline::Spinlock] {
-        let mut queue = Leased::new(discipline);
-        until("leases never begin", discipline, || {
-            queue.send();
-            std::mem::swap(&mut queue.next, &mut queue.last);
-            !queue.lease().held().is_none()
+    for (discipline, alternating) in
+        [Discipline::Busylock, Discipline::Spinlock].into_iter().flat_map(|d| [(d, false), (d, true)])
+    {
+        let mut pair = Leased::new(discipline, alternating);
+        until(&format!("{}: leases never begin", pair.what), || {
+            pair.send();
+            pair.swap();
+            !pair.lease().held().is_none()
         });
-        let mut alone = Leased::new(discipline);
+        assert!(
+            !alternating || pair.lease_of_queue().held().is_none(),
+            "{}: a lease of one queue",
+            pair.what
+        );
+        let mut alone = Leased::new(discipline, alternating);
         let start = alone.next.now();
         while alone.next.now() < start + 10_000_000 {
             alone.send();
-            assert!(alone.lease().held().is_none(), "{discipline}: leases of a lone sender");
+            assert!(alone.lease().held().is_none(), "{}: leases of a lone sender", alone.what);
         }
     }
 }
