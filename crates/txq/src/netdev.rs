@@ -89,11 +89,13 @@ impl<A: Arch> fmt::Debug for NetDev<A> {
 impl<A: Arch> NetDev<A> {
     /// Returns a new sender; `name` identifies it in counters and messages. The sender checks at its first call of xmit, and once
     /// in 64, which CPU it runs on.
+    #[inline(never)]
     pub fn sender(&self, name: &str) -> Sender<A> {
         Sender::new(self.shared.clone(), name, None)
     }
 
     /// Returns a new sender that is steered as if it ran on `cpu`, wherever it runs.
+    #[inline(never)]
     pub fn sender_on(&self, name: &str, cpu: CpuId) -> Sender<A> {
         Sender::new(self.shared.clone(), name, Some(cpu))
     }
@@ -103,6 +105,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Panics
     /// When there is no such worker.
+    #[inline(never)]
     pub fn worker(&self, index: usize) -> Worker<A> {
         assert!(index < self.shared.workers, "worker {index} of {}", self.shared.workers);
         Worker::new(self.shared.clone(), index)
@@ -120,6 +123,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Panics
     /// When the device has no completer for this txq.
+    #[inline(never)]
     pub fn completer(&self, txq: u16) -> Worker<A> {
         let index = self.shared.workers + usize::from(txq);
         assert!(
@@ -130,16 +134,19 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the name, the maximum number of txqs and the MTU of the device.
+    #[inline(never)]
     pub fn info(&self) -> &DeviceInfo {
         &self.shared.info
     }
 
     /// Returns the pool that senders allocate from.
+    #[inline(never)]
     pub fn pool(&self) -> &Pool<A> {
         &self.shared.pool
     }
 
     /// Returns the counters. At any time `accepted + created = sent + dropped + queued`.
+    #[inline(never)]
     pub fn stats(&self) -> DeviceStats {
         self.shared.assert_outside("NetDev::stats");
         DeviceStats { senders: self.shared.senders.rows(), ..self.shared.totals() }
@@ -148,6 +155,7 @@ impl<A: Arch> NetDev<A> {
     /// Returns the packets that the drivers of all txqs have taken and not dropped (`tx_packets`), as
     /// [`TxCounters::packets`](crate::TxCounters::packets) counts them. Unlike [`stats`](NetDev::stats) it waits for no other
     /// thread: a program may call it as often as it likes beside senders.
+    #[inline(never)]
     pub fn tx_packets(&self) -> u64 {
         self.shared.tx_packets()
     }
@@ -158,6 +166,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// The wrong sum, with the counters.
+    #[inline(never)]
     pub fn audit(&self) -> Result<DeviceStats, AuditError> {
         // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
         // differ. A real error stays through all tries.
@@ -196,6 +205,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
+    #[inline(never)]
     pub fn latency(&self) -> (Latency, Latency) {
         self.shared.assert_outside("NetDev::latency");
         let mut latencies = (Latency::new(), Latency::new());
@@ -212,6 +222,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns how late batches have left that a qdisc had held back until a time, in nanoseconds: from that time, for which a
     /// worker's timer is set, to the dequeue. It is recorded always, once for each such batch.
+    #[inline(never)]
     pub fn lateness(&self) -> Log2 {
         self.shared.assert_outside("NetDev::lateness");
         let mut all = Log2::new();
@@ -225,18 +236,21 @@ impl<A: Arch> NetDev<A> {
     /// it on starts from zero. After it is switched off, the records can be read until it is switched on again. It works on
     /// a device in use, as `perf lock contention` does on a kernel. While it is on, taking a lock costs two or three clock
     /// reads; while it is off, nothing.
+    #[inline(never)]
     pub fn set_contention(&self, on: bool) {
         self.shared.assert_outside("NetDev::set_contention");
         self.shared.set_contention(on);
     }
 
     /// Returns whether the recording of contention is on.
+    #[inline(never)]
     pub fn is_recording_contention(&self) -> bool {
         self.shared.retries.is_on()
     }
 
     /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as
     /// [`Site::Control`](txq_core::stats::contention::Site::Control).
+    #[inline(never)]
     pub fn contention(&self) -> Option<ContentionReport> {
         self.shared.assert_outside("NetDev::contention");
         self.shared.contention()
@@ -244,11 +258,13 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns how long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds. Empty unless the device
     /// was built with [`Builder::xmit_times`].
+    #[inline(never)]
     pub fn xmit_times(&self) -> Log2 {
         self.shared.senders.xmit_times()
     }
 
     /// Returns the qdiscs as `tc qdisc show` lists them.
+    #[inline(never)]
     pub fn qdiscs(&self, style: Style) -> Vec<QdiscInfo> {
         self.control(|tree, _| {
             let mut list = self.list(tree, style);
@@ -328,6 +344,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns whether the device is idle: no packet is queued, and the driver keeps none.
+    #[inline(never)]
     pub fn is_idle(&self) -> bool {
         self.shared.assert_outside("NetDev::is_idle");
         if self.shared.txqs.iter().any(TxQueue::is_watched) {
@@ -340,6 +357,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Waits until the device is idle, for at most `timeout`; returns whether it is. If the caller's own loop drives a worker,
     /// that loop must keep running meanwhile.
+    #[inline(never)]
     pub fn drain(&self, timeout: Duration) -> bool {
         let end = A::now().saturating_add(nanos(timeout));
         while !self.is_idle() {
@@ -352,6 +370,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the time since the device was built.
+    #[inline(never)]
     pub fn age(&self) -> Duration {
         Duration::from_nanos(A::now().saturating_sub(self.shared.created))
     }

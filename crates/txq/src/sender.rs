@@ -139,11 +139,13 @@ impl<A: Arch> Sender<A> {
 
     /// Returns how many packets this sender has added by cutting packets with segments, for a device that does not cut: a packet
     /// of n segments is counted as n packets handed in, which adds n - 1.
+    #[inline(never)]
     pub fn added_by_cuts(&self) -> u64 {
         self.added
     }
 
     /// Returns the pool that it allocates from.
+    #[inline(never)]
     pub fn pool(&self) -> &Pool<A> {
         &self.dev.pool
     }
@@ -182,6 +184,7 @@ impl<A: Arch> Sender<A> {
 
     /// Limits the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the limit, `alloc`
     /// returns [`AllocError::Limit`], and [`wait_credit`](Sender::wait_credit) sleeps.
+    #[inline(never)]
     pub fn set_limit(&mut self, packets: u64) {
         self.cache.set_limit(packets);
     }
@@ -190,6 +193,7 @@ impl<A: Arch> Sender<A> {
     /// whether it allows one. A sleeping sender is woken once half the limit is free, as the kernel wakes its senders, so
     /// hand in the packets you hold before. Returns false also when the device has been shut down. Costs nothing while no
     /// sender sleeps.
+    #[inline(never)]
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.reclaim();
         let dev = &self.dev;
@@ -210,6 +214,7 @@ impl<A: Arch> Sender<A> {
 
     /// Sends a list of packets, in order within each flow, and leaves the list empty. Returns [`Verdict::Drop`] if all are
     /// known to be dropped, [`Verdict::Congested`] if some are; [`dropped`](Sender::dropped) tells how many.
+    #[inline(never)]
     pub fn xmit_batch(&mut self, batch: &mut PacketList<A>) -> Verdict {
         if batch.is_empty() {
             return Verdict::Success;
@@ -460,6 +465,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Returns the time on the clock that departure times use.
+    #[inline(never)]
     pub fn now(&self) -> Nanos {
         A::now()
     }

@@ -252,6 +252,7 @@ impl<A: Arch> Worker<A> {
     }
 
     /// Returns whether the device has shut down, so that there is no more work.
+    #[inline(never)]
     pub fn is_over(&self) -> bool {
         self.dev.is_stopping()
     }
@@ -261,6 +262,7 @@ impl<A: Arch> Worker<A> {
     ///
     /// # Panics
     /// When called inside the device's own data path, and when a driver or a qdisc panics.
+    #[inline(never)]
     pub fn poll(&mut self) -> Option<Nanos> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
         dev.assert_outside("Worker::poll");
@@ -339,6 +341,7 @@ impl<A: Arch> Worker<A> {
 
     /// Works until the device shuts down. Sleeps when there is no work, but polls the clock for the last part of a wait, as
     /// long as [`Builder::spin`](crate::netdev::Builder::spin) says.
+    #[inline(never)]
     pub fn run(mut self) {
         while !self.dev.is_stopping() {
             let next = self.poll();

@@ -15,6 +15,7 @@ impl<A: Arch> Cache<A> {
     /// # Panics
     /// The packet does not have these bytes.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn copy_own(
         &mut self,
         of: &Packet<A>,
@@ -45,6 +46,7 @@ impl<A: Arch> Cache<A> {
     /// # Panics
     /// The packet does not have these bytes.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn copy(&mut self, of: &Packet<A>, head: usize, part: Range<usize>) -> Result<Packet<A>, AllocError> {
         let (head, part) = (&of.data()[..head], &of.data()[part]);
         let len = head.len() + part.len();

@@ -12,6 +12,7 @@ impl<A: Arch> Cache<A> {
     ///
     /// A sleeping sender is woken once half of its limit is free, as in the kernel: one wake for many packets. Packets that
     /// the caller holds count against the limit; it should send or free them first.
+    #[inline(never)]
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.wait_credit_unless(deadline, || false)
     }
@@ -37,6 +38,7 @@ impl<A: Arch> Cache<A> {
     /// Returns whether the limit allows an allocation. If not, `waker` is woken once half of the limit is free. A sender has
     /// one waker, the last one.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn poll_credit(&mut self, waker: &Waker) -> bool {
         if self.has_credit() {
             self.forget_credit();

@@ -206,6 +206,7 @@ impl<A: Arch> Memory<A> {
 
 impl<A: Arch> Pool<A> {
     /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
+    #[inline(never)]
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
         Self::create(config, None)
     }
@@ -214,6 +215,7 @@ impl<A: Arch> Pool<A> {
     ///
     /// # Errors
     /// A size out of range, or buffers that do not fit into the memory or its stride.
+    #[inline(never)]
     pub fn on(config: &PoolConfig, memory: LentMemory) -> Result<Self, PoolError> {
         Self::create(config, Some(memory))
     }
@@ -301,27 +303,32 @@ impl<A: Arch> Pool<A> {
     }
 
     /// Creates the stock of buffers of a sender that runs on `cpu`.
+    #[inline(never)]
     pub fn cache(&self, name: &str, cpu: CpuId) -> Cache<A> {
         Cache::new(self.0.clone(), name, cpu)
     }
 
     /// Returns the number of buffers that the pool was last set to ([`Pool::resize`]).
+    #[inline(never)]
     pub fn buffers(&self) -> u32 {
         self.0.memory.store.size.get()
     }
 
     /// Returns the largest number that [`Pool::resize`] accepts.
+    #[inline(never)]
     pub fn max_buffers(&self) -> u32 {
         self.0.memory.slots.len() as u32
     }
 
     /// Returns the buffers guaranteed to each sender: [`PoolConfig::reserve`], or what a pool of this size allows.
+    #[inline(never)]
     pub fn reserve(&self) -> u32 {
         self.0.memory.store.reserve.each(self.buffers())
     }
 
     /// Returns the number of buffers out of circulation: [`Pool::max_buffers`] less [`Pool::buffers`], or fewer while
     /// surplus buffers are still in use.
+    #[inline(never)]
     pub fn parked(&self) -> u32 {
         self.0.memory.store.size.parked()
     }
@@ -331,6 +338,7 @@ impl<A: Arch> Pool<A> {
     /// Additional buffers are available at once. If the pool shrinks, free buffers leave circulation now, buffers in use
     /// when they are freed, and those in a sender's cache at that sender's next call. A sender that makes no call keeps up
     /// to [`CACHE_SIZE`]. The region stays as it is.
+    #[inline(never)]
     pub fn resize(&self, buffers: u32) -> Result<(), PoolError> {
         let (memory, max) = (&self.0.memory, self.max_buffers());
         if buffers == 0 || buffers > max {
@@ -351,49 +359,58 @@ impl<A: Arch> Pool<A> {
     }
 
     /// Returns the length of the longest packet, in bytes.
+    #[inline(never)]
     pub fn room(&self) -> usize {
         self.0.room
     }
 
     /// Returns the number of free bytes in front of a packet that was just allocated.
+    #[inline(never)]
     pub fn headroom(&self) -> usize {
         self.0.headroom.into()
     }
 
     /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
+    #[inline(never)]
     pub fn backing(&self) -> Backing {
         self.0.memory.region.backing()
     }
 
     /// Returns the region's start and the distance between buffers in bytes, as a UMEM's registration needs them.
+    #[inline(never)]
     pub fn region(&self) -> (NonNull<u8>, usize) {
         (self.0.memory.region.base(), self.0.stride)
     }
 
     /// Returns the counters of failed exchanges on this pool's lock-free words.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn retries(&self) -> &Retries<A> {
         &self.0.memory.store.retries
     }
 
     /// Returns the number of buffers in use by the name of the sender that allocated them. Exact while no thread allocates
     /// or frees; empty in release builds.
+    #[inline(never)]
     pub fn in_use(&self) -> BTreeMap<String, usize> {
         self.0.in_use()
     }
 
     /// Where a buffer goes when a thread other than the one that allocated it frees it.
+    #[inline(never)]
     pub fn free_mode(&self) -> FreeMode {
         self.0.memory.store.mode()
     }
 
     /// Returns the current [`PoolConfig::defer_max`].
+    #[inline(never)]
     pub fn defer_max(&self) -> u32 {
         self.0.memory.store.defer_max()
     }
 
     /// Changes [`PoolConfig::defer_max`] under traffic. A sender for which more than half of the new value waits empties its
     /// inbox at its next call.
+    #[inline(never)]
     pub fn set_defer_max(&self, packets: u32) {
         let memory = &self.0.memory;
         memory.store.set_defer_max(packets);
@@ -401,6 +418,7 @@ impl<A: Arch> Pool<A> {
     }
 
     /// Returns the number of buffers that other threads freed and that wait for their senders to take them.
+    #[inline(never)]
     pub fn backlog(&self) -> u64 {
         self.0.memory.homes.iter().map(|h| u64::from(h.account().read().backlog())).sum()
     }

@@ -17,6 +17,7 @@ impl<A: Arch> Cache<A> {
     /// and one waker, the last one. A sender that has its share of a scarce pool does not join: its waker is woken when packets
     /// of its own have been freed. [`stop_waiting`](Cache::stop_waiting) leaves the line.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn poll_alloc(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet<A>, AllocError>> {
         if len > self.room() {
             return Poll::Ready(Err(self.too_long(len)));
@@ -49,6 +50,7 @@ impl<A: Arch> Cache<A> {
     /// Gives up a wait for a buffer or for credit. A buffer that the sender has got meanwhile goes to the next sender that
     /// waits. Costs two loads if the sender does not wait.
     #[doc(hidden)]
+    #[inline(never)]
     pub fn stop_waiting(&mut self) {
         self.forget_credit();
         if self.in_line {

@@ -183,11 +183,13 @@ impl<A: Arch> Default for Filters<A> {
 
 impl<A: Arch> Filters<A> {
     /// Returns an empty set of filters.
+    #[inline(never)]
     pub fn new() -> Self {
         Self { protos: Vec::new(), u32: u32::Tables::default(), hook: false }
     }
 
     /// Returns an empty set of filters whose caller applies the [`Effects`] of all actions.
+    #[inline(never)]
     pub fn for_hook() -> Self {
         Self { hook: true, ..Self::new() }
     }
@@ -216,6 +218,7 @@ impl<A: Arch> Filters<A> {
     }
 
     /// As [`classify`](Filters::classify); also returns what the actions have changed, which the caller applies.
+    #[inline(never)]
     pub fn classify_and_act(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> (Option<Choice>, Effects) {
         let frame = Frame::new(packet, clock);
         (self.choose(&frame), frame.effects.get())
@@ -250,6 +253,7 @@ impl<A: Arch> Filters<A> {
     }
 
     /// Adds, changes or replaces a rule; the filters belong to `parent`.
+    #[inline(never)]
     pub fn set(&mut self, request: &Request<'_>, parent: Handle, mode: Mode) -> Result<(), ParseError> {
         let Header { pref, protocol, kind, .. } = request.header;
         // Without a protocol, tc takes that of the existing filter.
@@ -316,6 +320,7 @@ impl<A: Arch> Filters<A> {
     }
 
     /// Adds a closure, for all protocols. A `pref` of 0 means a free one.
+    #[inline(never)]
     pub fn add_closure(&mut self, pref: u16, closure: Closure<A>) -> Result<(), ParseError> {
         if self.hook {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
@@ -333,6 +338,7 @@ impl<A: Arch> Filters<A> {
     }
 
     /// Deletes one rule, all rules of a pref, or all filters.
+    #[inline(never)]
     pub fn delete(&mut self, request: &Request<'_>) -> Result<(), ParseError> {
         let Header { pref, protocol, kind, handle, .. } = request.header;
         let Some(pref) = pref.filter(|&pref| pref != 0) else {
@@ -371,12 +377,14 @@ impl<A: Arch> Filters<A> {
     }
 
     /// Returns all filters, as `tc filter show` presents them. In the style of commands the hash tables of u32 come first.
+    #[inline(never)]
     pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         self.portion(0, usize::MAX, parent, style)
     }
 
     /// Returns the lines of [`info`](Filters::info) behind the first `skip`, `most` at most. Only these are written down, so a long list
     /// can be read in portions, between which packets are classified. It is whole if no command changes the filters meanwhile.
+    #[inline(never)]
     pub fn portion(&self, skip: usize, most: usize, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         let (mut reading, now) = (Reading::lines(skip, most), A::now());
         if style.input {
@@ -417,6 +425,7 @@ impl<A: Arch> Filters<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy, if there is no such rule.
+    #[inline(never)]
     pub fn get(&self, request: &Request<'_>, parent: Handle, style: Style) -> Result<FilterInfo, ParseError> {
         let Header { pref, protocol, kind, .. } = request.header;
         let proto = &self.protos[self.place_of(pref.unwrap_or_default())?];

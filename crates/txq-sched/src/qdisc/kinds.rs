@@ -87,12 +87,14 @@ pub(super) fn kinds<A: Arch>() -> [Kind<A>; 31] {
 }
 
 /// Returns the names of the kinds whose classes the user adds.
+#[inline(never)]
 pub fn classful_kinds<A: Arch>() -> Vec<&'static str> {
     kinds::<A>().iter().filter(|kind| kind.describes_classes).map(|kind| kind.name).collect()
 }
 
 /// Builds what a text such as `handle 1: root pfifo limit 1000` describes. Returns it, and the words before the kind's
 /// options.
+#[inline(never)]
 pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built<A>), ParseError> {
     let mut words = Words::split(text);
     let header = Header::parse(&mut words)?;
@@ -145,6 +147,7 @@ fn with_estimator<A: Arch>(built: Built<A>, estimator: Option<Estimator>) -> Res
 /// # Errors
 /// Those of the qdisc. Nothing has changed then.
 #[doc(hidden)]
+#[inline(never)]
 pub fn change<A: Arch>(
     qdisc: &mut dyn Qdisc<A>,
     header: &Header<'_>,
@@ -185,6 +188,7 @@ pub(crate) fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
 }
 
 /// Returns the qdisc of a class for which the user names none: a pfifo of the device's length.
+#[inline(never)]
 pub fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
     build_qdisc("pfifo", env)
 }

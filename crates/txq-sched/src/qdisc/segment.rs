@@ -55,6 +55,7 @@ pub(super) fn enqueue_segments<A: Arch>(
 /// the packet once for each range: its first bytes, as many as the second argument says, and the range behind them. It
 /// returns `None` if there are not buffers for all.
 #[doc(hidden)]
+#[inline(never)]
 pub fn cut<A: Arch>(
     mut packet: Packet<A>,
     copy: impl FnOnce(&Packet<A>, usize, &mut dyn Iterator<Item = Range<usize>>) -> Option<PacketList<A>>,

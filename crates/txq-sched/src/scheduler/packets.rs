@@ -61,11 +61,13 @@ impl<A: Arch> PacketScheduler<A> {
     /// # Errors
     /// Returns tc's error, with a remedy, for a wrong text. mq, mqprio and noqueue are refused, because they hold no
     /// packets.
+    #[inline(never)]
     pub fn new(text: &str, env: Env) -> Result<Self, ParseError> {
         Ok(Self::with_top(Top::new(text, env)?))
     }
 
     /// Schedules with `qdisc`, whose handle is `1:`, for tests of a qdisc of your own.
+    #[inline(never)]
     pub fn of(qdisc: Box<dyn Qdisc<A>>, env: Env) -> Self {
         Self::with_top(Top::of(qdisc, env))
     }
@@ -76,6 +78,7 @@ impl<A: Arch> PacketScheduler<A> {
     }
 
     /// Queues or drops each packet of `batch`, and leaves `batch` empty. Returns the buffers of dropped packets to `cache`.
+    #[inline(never)]
     pub fn enqueue(&mut self, batch: &mut PacketList<A>, clock: &mut Clock<A>, cache: &mut Cache<A>) {
         while !batch.is_empty() {
             self.with(clock, cache, |qdisc, cx| qdisc.enqueue_batch(batch, cx));
@@ -83,6 +86,7 @@ impl<A: Arch> PacketScheduler<A> {
     }
 
     /// Dequeues packets within `budget` and appends them to `out`. Returns the buffers of dropped packets to `cache`.
+    #[inline(never)]
     pub fn dequeue(
         &mut self,
         budget: Budget,
@@ -97,6 +101,7 @@ impl<A: Arch> PacketScheduler<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
+    #[inline(never)]
     pub fn tc(
         &mut self,
         command: &str,
@@ -133,6 +138,7 @@ impl<A: Arch> PacketScheduler<A> {
     }
 
     /// Returns the qdiscs as `tc qdisc show` lists them.
+    #[inline(never)]
     pub fn qdiscs(&mut self, style: Style) -> Vec<QdiscInfo> {
         let own = self.top.handle();
         let mut list = vec![tree::info(&*self.top.qdisc, own, Handle::ROOT, style)];
@@ -141,11 +147,13 @@ impl<A: Arch> PacketScheduler<A> {
     }
 
     /// Returns the classes as `tc class show` lists them.
+    #[inline(never)]
     pub fn classes(&mut self, style: Style, cache: &mut Cache<A>) -> Vec<ClassInfo> {
         self.call_and_free(&mut Clock::new(), cache, |top, cx| top.trees(cx, |trees| trees.classes(style)))
     }
 
     /// Returns the filters of a qdisc or class, or of the root, as `tc filter show` lists them. Empty if there can be none.
+    #[inline(never)]
     pub fn filters(&mut self, parent: Option<Handle>, style: Style, cache: &mut Cache<A>) -> Vec<FilterInfo> {
         let show = |trees: &mut tree::Trees<'_, A>| {
             let read = |all: &Filters<A>, of| all.info(parent.is_none().then_some(of), style);
@@ -156,6 +164,7 @@ impl<A: Arch> PacketScheduler<A> {
     }
 
     /// Returns tc's warnings about successful changes of classes since the last call: `Warning: ...`.
+    #[inline(never)]
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.top.warnings)
     }

@@ -32,6 +32,7 @@ impl<'a> ClassCommand<'a> {
     ///
     /// # Errors
     /// tc's errors, with a remedy.
+    #[inline(never)]
     pub fn parse<A: Arch>(text: &'a str, verb: Verb) -> Result<Self, ParseError> {
         let mut words = Words::split(text);
         let header = ClassHeader::parse(&mut words)?;
@@ -87,6 +88,7 @@ impl<A: Arch> Trees<'_, A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
+    #[inline(never)]
     pub fn class(
         &mut self,
         command: &ClassCommand<'_>,

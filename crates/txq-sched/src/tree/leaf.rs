@@ -20,6 +20,7 @@ impl<A: Arch> Trees<'_, A> {
     ///
     /// # Errors
     /// tc's errors, if there is no such class or it takes no qdisc.
+    #[inline(never)]
     pub fn find_class(
         &mut self,
         major: Handle,
@@ -74,6 +75,7 @@ impl<A: Arch> Trees<'_, A> {
     ///
     /// # Errors
     /// The kernel's errors.
+    #[inline(never)]
     pub fn admit(&mut self, class: Class, new: &dyn Qdisc<A>) -> Result<(), ParseError> {
         let mut above = None;
         if class.parent == self.root && self.above == 0 {
@@ -105,6 +107,7 @@ impl<A: Arch> Trees<'_, A> {
 
     /// Replaces the leaf of a class by one of `new`, which has one for each replica; by the default leaf of the class if it is
     /// empty. Returns the number of the tree.
+    #[inline(never)]
     pub fn graft(&mut self, class: Class, mut new: Vec<Box<dyn Qdisc<A>>>, handle: Handle) -> Option<usize> {
         let done = self.with_class(class, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
@@ -146,6 +149,7 @@ impl<A: Arch> Trees<'_, A> {
     ///
     /// # Errors
     /// Those of the leaf. Nothing has changed then.
+    #[inline(never)]
     pub fn change_leaf(
         &mut self,
         class: Class,
@@ -161,6 +165,7 @@ impl<A: Arch> Trees<'_, A> {
     }
 
     /// Drops the packets queued in a class's leaf. Returns the number of the tree; `None` if the class is gone.
+    #[inline(never)]
     pub fn reset_leaf(&mut self, class: Class) -> Option<usize> {
         self.with_leaf(class, |leaf, cx| leaf.reset(cx)).map(|(tree, ())| tree)
     }

@@ -52,11 +52,13 @@ pub struct Trees<'r, A: Arch> {
 
 impl<'r, A: Arch> Trees<'r, A> {
     /// Returns the trees below `roots`. `root` is the handle of the device's root; with `is_mq` it is above the tops.
+    #[inline(never)]
     pub fn new(roots: &'r mut dyn Roots<A>, root: Handle, is_mq: bool, env: Env) -> Self {
         Self { roots, root, above: is_mq.into(), env, replicas: false }
     }
 
     /// Says whether the tops are parts of one qdisc that all have the same classes. Then a change of one is one of all.
+    #[inline(never)]
     pub fn replicas(self, replicas: bool) -> Self {
         Self { replicas, ..self }
     }
@@ -119,6 +121,7 @@ impl<'r, A: Arch> Trees<'r, A> {
     }
 
     /// Returns whether a qdisc, at the top or below another, has this handle.
+    #[inline(never)]
     pub fn has(&mut self, handle: Handle) -> bool {
         self.with_qdisc(handle, |_, _| ()).is_some()
     }

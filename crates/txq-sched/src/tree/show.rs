@@ -18,6 +18,7 @@ pub const PORTION: usize = 64;
 impl<A: Arch> Trees<'_, A> {
     /// Returns the classes as `tc class show` lists them: those of each qdisc in the order of their numbers, followed by
     /// those of each leaf.
+    #[inline(never)]
     pub fn classes(&mut self, style: Style) -> Vec<ClassInfo> {
         // In the order of the first visit, which is that of the list.
         let mut trees: Vec<(usize, Walk, Vec<Row>)> = Vec::new();
@@ -157,6 +158,7 @@ impl Walk {
 
     /// Appends the named qdiscs of about `most` classes to `list`, each after the one that it is below; returns whether there are
     /// no more.
+    #[inline(never)]
     pub fn qdiscs<A: Arch>(
         &mut self,
         top: &mut dyn Qdisc<A>,
@@ -220,6 +222,7 @@ fn frame_below<A: Arch>(leaf: &mut Child<A>, above: u16) -> Option<Frame> {
 /// Returns how many packets a qdisc and those below its classes may queue: the sum of the limits that are counted in packets.
 /// Adds the number of qdiscs without such a limit to `others`. One of them is a qdisc whose classes have no qdiscs, as cake's flows: it
 /// queues the packets itself.
+#[inline(never)]
 pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64 {
     if let Some(packets) = qdisc.max_packets() {
         return packets as u64;
@@ -240,6 +243,7 @@ pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64
 }
 
 /// Returns what `tc qdisc show` lists of a qdisc.
+#[inline(never)]
 pub fn info<A: Arch>(qdisc: &dyn Qdisc<A>, handle: Handle, parent: Handle, style: Style) -> QdiscInfo {
     QdiscInfo {
         kind: qdisc.kind().to_owned(),

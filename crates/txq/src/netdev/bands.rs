@@ -32,6 +32,7 @@ impl<A: Arch> NetDev<A> {
     /// qdiscs. Leaves out the classes of mq and mqprio: they are the qdiscs of the txqs.
     ///
     /// Waits for each queue's owner, so a driver of the device must not call it.
+    #[inline(never)]
     pub fn bands(&self) -> Vec<BandStats> {
         self.control(|tree, _| {
             let mut list = Vec::new();

@@ -14,6 +14,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// [`BqlError::Absent`] if the txq has no such limits.
+    #[inline(never)]
     pub fn show_bql(&self, txq: u16, attr: Attr) -> Result<String, BqlError> {
         self.shared.assert_outside("NetDev::show_bql");
         let state = self.shared.txqs.get(usize::from(txq)).and_then(|txq| self.shared.settle(txq));
@@ -26,6 +27,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// The kernel's error for a text that the kernel refuses, and [`BqlError::Absent`]. Nothing has changed then.
+    #[inline(never)]
     pub fn set_bql(&self, txq: u16, attr: Attr, text: &str) -> Result<(), BqlError> {
         self.shared.assert_outside("NetDev::set_bql");
         let txq_side = self.shared.txqs.get(usize::from(txq)).filter(|txq| txq.has_bql());

@@ -115,6 +115,7 @@ macro_rules! setters {
 
 impl<A: Arch> Builder<A> {
     /// Begins a device on `driver`, on any machine.
+    #[inline(never)]
     pub fn new(driver: Box<dyn Driver<A>>) -> Self {
         Self {
             driver,
@@ -228,6 +229,7 @@ impl<A: Arch> Builder<A> {
 
     /// Sets the qdisc of one txq under mq, in place of the default one.
     #[must_use]
+    #[inline(never)]
     pub fn child(mut self, txq: u16, qdisc: &str) -> Self {
         self.children.push((txq, qdisc.to_owned()));
         self
@@ -251,6 +253,7 @@ impl<A: Arch> Builder<A> {
     }
 
     /// Builds the device. The caller drives its workers ([`NetDev::worker`]).
+    #[inline(never)]
     pub fn build(mut self) -> Result<NetDev<A>, BuildError> {
         let info = self.driver.info();
         let asked = self.txqs.unwrap_or(info.txqs);

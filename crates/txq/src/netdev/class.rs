@@ -14,6 +14,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
+    #[inline(never)]
     pub fn add_class(&self, text: &str) -> Result<(), ParseError> {
         self.class(text, Verb::Add)
     }
@@ -23,6 +24,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
+    #[inline(never)]
     pub fn change_class(&self, text: &str) -> Result<(), ParseError> {
         self.class(text, Verb::Change)
     }
@@ -31,6 +33,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
+    #[inline(never)]
     pub fn replace_class(&self, text: &str) -> Result<(), ParseError> {
         self.class(text, Verb::Replace)
     }
@@ -39,18 +42,21 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
+    #[inline(never)]
     pub fn delete_class(&self, text: &str) -> Result<(), ParseError> {
         self.class(text, Verb::Delete)
     }
 
     /// Returns the warnings that tc would have printed for successful changes of classes since the last call: `Warning:
     /// ...`.
+    #[inline(never)]
     pub fn take_warnings(&self) -> Vec<String> {
         self.control(|tree, _| std::mem::take(&mut tree.warnings))
     }
 
     /// Returns the classes as `tc class show` lists them: the classes of each qdisc in the order of their numbers, followed
     /// by those of each leaf.
+    #[inline(never)]
     pub fn classes_info(&self, style: Style) -> Vec<ClassInfo> {
         self.control(|tree, cx| {
             let mut list = Vec::new();

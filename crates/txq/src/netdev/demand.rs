@@ -109,6 +109,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Panics
     /// When called inside the data path of the device.
+    #[inline(never)]
     pub fn pool_demand(&self) -> PoolDemand {
         self.control(|_, _| {
             let (mut queued, mut others) = (0_u64, 0);
@@ -133,6 +134,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Panics
     /// When called inside the data path of the device.
+    #[inline(never)]
     pub fn fit_pool(&self) -> Result<PoolDemand, PoolError> {
         let demand = self.pool_demand();
         let pool = &self.shared.pool;

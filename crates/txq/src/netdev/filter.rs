@@ -18,6 +18,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
+    #[inline(never)]
     pub fn add_filter(&self, text: &str) -> Result<(), ParseError> {
         self.set_filter(text, Mode::Add)
     }
@@ -26,6 +27,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
+    #[inline(never)]
     pub fn change_filter(&self, text: &str) -> Result<(), ParseError> {
         self.set_filter(text, Mode::Change)
     }
@@ -34,6 +36,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
+    #[inline(never)]
     pub fn replace_filter(&self, text: &str) -> Result<(), ParseError> {
         self.set_filter(text, Mode::Replace)
     }
@@ -43,6 +46,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
+    #[inline(never)]
     pub fn delete_filter(&self, text: &str) -> Result<(), ParseError> {
         let request = self.request(text)?;
         if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
@@ -71,6 +75,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns the filters of a qdisc or class as `tc filter show parent X:Y` lists them, or without `parent` those of the
     /// root qdisc as `tc filter show` does. Empty if there can be none.
+    #[inline(never)]
     pub fn filters_info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         if let Some(parent) = parent.filter(|&parent| is_hook(Some(parent))) {
             return self.hook_filters(parent, style);
@@ -94,6 +99,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy, if there is no such filter.
+    #[inline(never)]
     pub fn get_filter(&self, text: &str, style: Style) -> Result<FilterInfo, ParseError> {
         let request = self.request(text)?;
         if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {

@@ -36,6 +36,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
+    #[inline(never)]
     pub fn add_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.attach(text, true)
     }
@@ -47,6 +48,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    #[inline(never)]
     pub fn replace_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.attach(text, false)
     }
@@ -56,6 +58,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    #[inline(never)]
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
@@ -71,6 +74,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    #[inline(never)]
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
@@ -96,6 +100,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    #[inline(never)]
     pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, _) = self.header(text)?;

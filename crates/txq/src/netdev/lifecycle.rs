@@ -32,6 +32,7 @@ impl<A: Arch> NetDev<A> {
     /// (`QUEUE_PURGE`), and so are packets handed in until [`activate`](NetDev::activate) (`QDISC_DROP`; the sender gets the
     /// verdict of `noop_qdisc`, [`Verdict::Congested`](txq_sched::qdisc::Verdict::Congested)). Packets that the device keeps
     /// complete. When this returns, no thread is in the driver for a packet that was queued before.
+    #[inline(never)]
     pub fn deactivate(&self) {
         self.reconfigure(|tree, cx| {
             tree.up = false;
@@ -54,6 +55,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Takes the device up again (`ip link set DEV up`, `dev_activate`).
+    #[inline(never)]
     pub fn activate(&self) {
         self.reconfigure(|tree, _| {
             tree.up = true;
@@ -68,6 +70,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns whether the device is up.
+    #[inline(never)]
     pub fn is_active(&self) -> bool {
         self.control(|tree, _| tree.up)
     }
@@ -75,6 +78,7 @@ impl<A: Arch> NetDev<A> {
     /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`). It
     /// becomes the limit of each band of a pfifo_fast; packets beyond it are dropped, the newest first. Other qdiscs keep
     /// the limit that they began with, as in the kernel.
+    #[inline(never)]
     pub fn set_tx_queue_len(&self, packets: u32) {
         self.reconfigure(|tree, cx| {
             tree.env.tx_queue_len = packets;
@@ -86,6 +90,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns `tx_queue_len`, in packets.
+    #[inline(never)]
     pub fn tx_queue_len(&self) -> u32 {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
@@ -150,6 +155,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns how often a worker's thread, or a control call that runs a queue in its place, has continued after a panic of a
     /// driver or a qdisc. Packets lost by a panic are counted as dropped (`NOT_SPECIFIED`).
+    #[inline(never)]
     pub fn worker_restarts(&self) -> u64 {
         self.shared.worker_deaths.load(Relaxed)
     }
@@ -176,6 +182,7 @@ impl<A: Arch> NetDev<A> {
     /// [`io::ErrorKind::ResourceBusy`] inside the device's data path (a driver, qdisc, filter or completion): the call would
     /// wait for its caller. Nothing has changed then. [`io::ErrorKind::NotConnected`] in a forked child: the device's
     /// threads, and the holders of its locks, exist only in the parent.
+    #[inline(never)]
     pub fn shutdown(&mut self) -> io::Result<()> {
         let name = &self.shared.info.name;
         if self.is_forked() {

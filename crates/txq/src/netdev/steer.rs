@@ -8,6 +8,7 @@ use crate::xps::{ClassError, MaskOf, TrafficClasses, XpsError, XpsMap};
 
 impl<A: Arch> NetDev<A> {
     /// Returns how many txqs are in use (`real_num_tx_queues`).
+    #[inline(never)]
     pub fn txqs(&self) -> u16 {
         self.shared.steering.reader().get().real
     }
@@ -19,6 +20,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// When the device has fewer txqs, or `txqs` is 0.
+    #[inline(never)]
     pub fn set_txqs(&self, txqs: u16) -> Result<(), XpsError> {
         let built = self.shared.txqs.len();
         if !(1..=built).contains(&txqs.into()) {
@@ -38,6 +40,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// When the map is for another number of txqs, for other traffic classes, or of rx queues.
+    #[inline(never)]
     pub fn set_xps(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
         self.steer(|old| {
             check(&xps, MaskOf::Cpus, self.shared.txqs.len(), &old.classes)?;
@@ -51,6 +54,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// When the map is for another number of txqs, for other traffic classes, or of CPUs.
+    #[inline(never)]
     pub fn set_xps_rxqs(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
         self.steer(|old| {
             check(&xps, MaskOf::RxQueues, self.shared.txqs.len(), &old.classes)?;
@@ -63,6 +67,7 @@ impl<A: Arch> NetDev<A> {
     ///
     /// # Errors
     /// When a class has a txq that is not in use.
+    #[inline(never)]
     pub fn set_classes(&self, classes: &TrafficClasses) -> Result<(), ClassError> {
         self.steer(|old| {
             let beyond = |&class: &usize| classes.txqs(class).is_some_and(|txqs| txqs.end > old.real);
@@ -87,6 +92,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the traffic classes.
+    #[inline(never)]
     pub fn classes(&self) -> TrafficClasses {
         self.shared.steering.reader().get().classes.clone()
     }

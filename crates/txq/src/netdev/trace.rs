@@ -77,11 +77,13 @@ impl<A: Arch> NetDev<A> {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline(never)]
     pub fn trace(&self, filter: Filter) -> Trace<A> {
         self.trace_with(filter, CAPACITY)
     }
 
     /// As [`trace`](NetDev::trace), with a ring of at least `capacity` events instead of 16,384. An event takes about 250 bytes.
+    #[inline(never)]
     pub fn trace_with(&self, filter: Filter, capacity: usize) -> Trace<A> {
         let (tap, events) = self.shared.begin_trace(filter.clone(), capacity);
         Trace {
@@ -119,6 +121,7 @@ impl<A: Arch> NetDev<A> {
 
 impl<A: Arch> Trace<A> {
     /// Returns the next event; `None` if there is none yet.
+    #[inline(never)]
     pub fn try_next(&mut self) -> Option<Event> {
         loop {
             let (mut event, lost) = self.events.pop(|stored| (stored.event.clone(), stored.lost))?;
@@ -136,6 +139,7 @@ impl<A: Arch> Trace<A> {
 
     /// Returns the next event, for which it waits at most `timeout`. It looks once in a few milliseconds: a wake-up would cost
     /// the threads that send.
+    #[inline(never)]
     pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
         let end = A::now().saturating_add(nanos(timeout));
         loop {
@@ -148,11 +152,13 @@ impl<A: Arch> Trace<A> {
 
     /// Returns how many events were lost, because the reader had not made room for them. They count before the reader's
     /// choice of events: a trace of dequeues also counts the enqueues from which it learns the times.
+    #[inline(never)]
     pub fn lost(&self) -> u64 {
         self.tracer.lost(&self.tap)
     }
 
     /// Returns whether the device was shut down or dropped, so that no further events come.
+    #[inline(never)]
     pub fn is_over(&self) -> bool {
         self.shared.upgrade().is_none_or(|shared| shared.is_stopping())
     }

@@ -22,6 +22,7 @@ pub struct WeakNetDev<A: Arch = Native> {
 
 impl<A: Arch> WeakNetDev<A> {
     /// Returns access to the device; `None` after it was shut down or dropped.
+    #[inline(never)]
     pub fn upgrade(&self) -> Option<NetDevRef<A>> {
         let shared = self.shared.upgrade().filter(|shared| !shared.is_stopping())?;
         let control = self.control.upgrade()?;
@@ -29,6 +30,7 @@ impl<A: Arch> WeakNetDev<A> {
     }
 
     /// Returns whether both are handles on the same device.
+    #[inline(never)]
     pub fn is_same(&self, other: &Self) -> bool {
         self.shared.ptr_eq(&other.shared)
     }
@@ -65,6 +67,7 @@ impl<A: Arch> Deref for NetDevRef<A> {
 
 impl<A: Arch> NetDev<A> {
     /// Returns a handle on the device that does not keep the device alive.
+    #[inline(never)]
     pub fn downgrade(&self) -> WeakNetDev<A> {
         WeakNetDev {
             shared: Arc::downgrade(&self.shared),

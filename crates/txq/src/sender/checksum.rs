@@ -14,6 +14,7 @@ impl<A: Arch> Sender<A> {
     ///
     /// Call it when all headers are written. The payload may change afterwards if
     /// [`is_checksum_partial`](Packet::is_checksum_partial) is true then, and only this device may get the packet.
+    #[inline(never)]
     pub fn fill_checksum(&self, packet: &mut Packet<A>) -> bool {
         let Some(layout) = Layout::of(packet.data(), &packet.dissect()) else { return false };
         let (hash, offsets) = (packet.hash(), packet.protocol_offsets());

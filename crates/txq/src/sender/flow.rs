@@ -45,17 +45,20 @@ struct Choice {
 
 impl<A: Arch> Flow<A> {
     /// Creates a flow that has not sent anything.
+    #[inline(never)]
     pub fn new() -> Self {
         Self { outstanding: Outstanding::new(), choice: None, hash: 0 }
     }
 
     /// Returns how many packets were handed in and are neither dropped nor completed yet. Packets that end at this moment
     /// may still count.
+    #[inline(never)]
     pub fn outstanding(&self) -> u64 {
         self.outstanding.get()
     }
 
     /// Returns the txq that its last packets went to (`sk_tx_queue_get`).
+    #[inline(never)]
     pub fn txq(&self) -> Option<u16> {
         self.choice.map(|choice| choice.txq)
     }
@@ -107,6 +110,7 @@ impl<A: Arch> Sender<A> {
     /// choose the txq of all.
     ///
     /// A choice uses the CPU and the time that the sender reads once in 64 calls, and always the current map.
+    #[inline(never)]
     pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
         let Some(first) = batch.front() else { return Verdict::Success };
         let here = self.here.get_or_insert_with(|| {

@@ -61,6 +61,7 @@ impl<A: Arch> Sender<A> {
     /// this sender's own calls, once they return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is the
     /// number of packets of this batch, or of earlier ones, that were lost. Packets left to another owner, and packets that
     /// an AQM drops later, count when they are dropped.
+    #[inline(never)]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped()
     }
@@ -68,6 +69,7 @@ impl<A: Arch> Sender<A> {
     /// Lets the next wait for room disregard the packets that this sender has lost so far: only a queue that is full by its
     /// limit in packets holds the sender. A sender that serves many connections calls it before each wait, because
     /// the limit of one flow or class has dropped the packet of one connection, and the others have room.
+    #[inline(never)]
     pub fn disregard_drops(&mut self) {
         self.waits.dropped = self.counters.dropped();
     }
@@ -123,11 +125,13 @@ impl<A: Arch> Sender<A> {
     /// assert_eq!((left, sender.dropped()), (0, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline(never)]
     pub fn wait_room(&mut self, deadline: Option<Nanos>) -> Room {
         self.wait_for(None, deadline)
     }
 
     /// As [`wait_room`](Sender::wait_room), for the txq of a flow.
+    #[inline(never)]
     pub fn wait_room_on(&mut self, flow: &Flow<A>, deadline: Option<Nanos>) -> Room {
         match flow.txq() {
             Some(txq) => self.wait_for(Some(txq), deadline),
@@ -142,11 +146,13 @@ impl<A: Arch> Sender<A> {
     /// quick, and must not call the device.
     ///
     /// Never returns [`Room::Full`]: that is [`Poll::Pending`].
+    #[inline(never)]
     pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
         self.poll_room_of(None, waker)
     }
 
     /// As [`poll_room`](Sender::poll_room), for the txq of a flow.
+    #[inline(never)]
     pub fn poll_room_on(&mut self, flow: &Flow<A>, waker: &Waker) -> Poll<Room> {
         match flow.txq() {
             Some(txq) => self.poll_room_of(Some(txq), waker),

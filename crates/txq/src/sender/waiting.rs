@@ -229,6 +229,7 @@ impl<A: Arch> Sender<A> {
     ///
     /// # Errors
     /// As [`buffer`](Sender::buffer).
+    #[inline(never)]
     pub fn poll_buffer(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet<A>, WaitError>> {
         loop {
             let mut polled = self.cache.poll_alloc(len, waker);
@@ -255,6 +256,7 @@ impl<A: Arch> Sender<A> {
     ///
     /// # Errors
     /// As [`credit`](Sender::credit).
+    #[inline(never)]
     pub fn poll_credit(&mut self, waker: &Waker) -> Poll<Result<(), WaitError>> {
         self.reclaim();
         if self.cache.poll_credit(waker) { Poll::Ready(Ok(())) } else { self.unless_closed() }
@@ -266,6 +268,7 @@ impl<A: Arch> Sender<A> {
     ///
     /// # Errors
     /// As [`buffer`](Sender::buffer), and [`WaitError::Deadline`].
+    #[inline(never)]
     pub fn wait_buffer(&mut self, len: usize, deadline: Option<Nanos>) -> Result<Packet<A>, WaitError> {
         self.block_on(deadline, |sender, waker| sender.poll_buffer(len, waker))
             .unwrap_or(Err(WaitError::Deadline))
@@ -274,6 +277,7 @@ impl<A: Arch> Sender<A> {
     /// Gives up what [`poll_buffer`](Sender::poll_buffer), [`poll_credit`](Sender::poll_credit) and
     /// [`poll_room`](Sender::poll_room) wait for, and drops their wakers. A buffer or a wake that the sender has got
     /// meanwhile goes to the next sender that waits.
+    #[inline(never)]
     pub fn stop_waiting(&mut self) {
         self.forget_waker();
         self.cache.stop_waiting();

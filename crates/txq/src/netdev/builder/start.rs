@@ -18,6 +18,7 @@ use crate::xps::XpsMap;
 impl Builder<Native> {
     /// Builds the device and starts its workers and completers, each on a thread of its own. If [`Builder::xps`] was not called,
     /// gives the device a map from CPUs to txqs.
+    #[inline(never)]
     pub fn start(mut self) -> Result<NetDev, BuildError> {
         if self.completions == Completions::PerQueue {
             // More would wait for each other's CPU.
