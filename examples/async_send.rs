@@ -65,7 +65,7 @@ impl Driver for Late {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(self.clone(), NoCompletions))
     }
 }
 

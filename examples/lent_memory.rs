@@ -71,7 +71,7 @@ impl Driver for CardDriver {
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         let (tx, done) = self.0.take().ok_or(io::ErrorKind::NotFound)?;
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(RING as u32) })
+        Ok(DriverQueue::new(tx, done).ring(RING as u32))
     }
 }
 
@@ -85,7 +85,7 @@ impl Transmit for Tx {
             }
             let len = packet.len();
             // The txq hands over no more than the ring holds, so this does not wait. The packet is now the card's.
-            let _ = self.card.send((packet.into_offset(&self.pool), len));
+            let _ = self.card.send((self.pool.take_offset(packet), len));
         }
         Status::Ok
     }

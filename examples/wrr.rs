@@ -13,7 +13,7 @@ use txq::NetDev;
 use txq::drop::DropReason;
 use txq::filter::{Choice, Filters};
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Total, Verdict, register};
+use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Shortcuts, Total, Verdict, register};
 use txq::stats::QdiscStats;
 use txq::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 use txq_device::Null;
@@ -71,7 +71,7 @@ impl Qdisc for Wrr {
     }
 
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Verdict {
-        let class = match self.filters.classify(&packet, cx.clock) {
+        let class = match self.filters.classify(&packet, cx) {
             Some(Choice::Class(class)) if (1..=2).contains(&class.minor()) => usize::from(class.minor()) - 1,
             Some(Choice::Class(_)) | None => packet.priority() as usize & 1,
             Some(_) => {
@@ -132,7 +132,7 @@ impl Qdisc for Wrr {
 
     fn next_event(&self) -> Option<u64> {
         let waiting = self.classes.iter().filter(|class| class.qlen() > 0);
-        waiting.filter_map(|class| class.qdisc().next_event()).min()
+        waiting.filter_map(|class| class.next_event()).min()
     }
 
     fn filters(&mut self, class: u16) -> Option<&mut Filters> {
@@ -144,8 +144,10 @@ impl Qdisc for Wrr {
     }
 }
 
+impl Shortcuts for Wrr {}
+
 impl Classes for Wrr {
-    fn minors(&self) -> Vec<u16> {
+    fn minors(&mut self) -> Vec<u16> {
         vec![1, 2]
     }
 
@@ -153,8 +155,8 @@ impl Classes for Wrr {
         Some((&mut self.classes[usize::from(minor) - 1], &mut self.total))
     }
 
-    fn default_leaf(&self, _: u16) -> Box<dyn Qdisc> {
-        txq::qdisc::default_leaf(&self.env)
+    fn default_leaf(&mut self, _: u16) -> Child {
+        Child::fifo(&self.env)
     }
 }
 
@@ -163,8 +165,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One for each txq, below mq.
     let driver = Null { txqs: 2, ..Null::default() };
     let dev = NetDev::builder(driver).qdisc("handle 1: mq").default_qdisc("wrr weights 3 1").start()?;
-    dev.replace_qdisc("parent 1:1 handle 10: wrr weights 5 2")?;
-    dev.add_qdisc("parent 10:2 handle 20: fq_codel limit 500")?;
+    dev.tc("qdisc replace parent 1:1 handle 10: wrr weights 5 2")?;
+    dev.tc("qdisc add parent 10:2 handle 20: fq_codel limit 500")?;
     let mut sender = dev.sender("main");
     for priority in 0..10 {
         let mut packet = sender.packet(&[0; 60])?;

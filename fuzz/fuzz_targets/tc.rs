@@ -14,7 +14,7 @@ impl Driver for Sink {
         DeviceInfo::new("sink").txqs(2)
     }
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Sink, NoCompletions))
     }
 }
 

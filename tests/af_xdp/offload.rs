@@ -232,6 +232,6 @@ fn departure_times_hold_though_the_card_keeps_no_frames() {
     assert!(offloads.launch_time || dev.age() - from >= LATE, "it left {:?} after", dev.age() - from);
     assert_eq!(bench.near.root_qdisc("tx0")["packets"].as_u64(), Some(0), "the kernel's qdisc saw none");
     // fq hands nothing down early to a device that does not keep it.
-    let early = dev.change_qdisc("fq offload_horizon 50ms");
+    let early = dev.tc("qdisc change fq offload_horizon 50ms");
     assert_eq!(early.is_ok(), offloads.launch_time, "{early:?}");
 }

@@ -24,7 +24,7 @@ const ROOMY: &str = "pfifo limit 100000";
 /// Returns a builder for the device with everything else as it is by default, but for room in front of the queue for a whole
 /// case: its owner may be without a CPU for long.
 fn builder((driver, pool): Opened) -> Builder {
-    let builder = Builder::new(driver).max_burst(100_000);
+    let builder = NetDev::builder(driver).max_burst(100_000);
     match pool {
         Some(pool) => builder.pool(pool),
         None => builder,
@@ -329,7 +329,7 @@ impl Driver for Panics {
 
     fn open(&mut self, txq: u16) -> std::io::Result<DriverQueue> {
         let queue = self.driver.open(txq)?;
-        Ok(DriverQueue { tx: Box::new(PanicsOnce(queue.tx, self.calls.clone())), ..queue })
+        Ok(queue.map_transmit(|tx| PanicsOnce(tx, self.calls.clone())))
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use txq::Nanos;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 
 use super::work::Work;
@@ -143,7 +143,7 @@ impl Aqm {
         loop {
             let id = self.next_flow()?;
             let packet = self.take(id)?;
-            let now = cx.clock.now();
+            let now = cx.now();
             let waited = now.saturating_sub(packet.cookie());
             if self.flows[id].codel.drops(waited, self.backlogs[id].into(), now) {
                 self.stats.drops += 1;
@@ -163,7 +163,7 @@ impl Qdisc for Aqm {
 
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Verdict {
         self.work.spend();
-        packet.set_cookie(cx.clock.now());
+        packet.set_cookie(cx.now());
         let id = packet.hash() as usize % FLOWS;
         self.backlogs[id] += packet.len() as u32;
         self.stats.backlog += packet.len() as u64;
@@ -210,6 +210,8 @@ impl Qdisc for Aqm {
         QdiscStats { qlen: self.qlen as u64, ..self.stats }
     }
 }
+
+impl Shortcuts for Aqm {}
 
 #[cfg(test)]
 mod tests;

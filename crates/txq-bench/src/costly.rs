@@ -5,7 +5,7 @@
 
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 
 use super::work::Work;
@@ -74,6 +74,8 @@ impl Qdisc for Costly {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
     }
 }
+
+impl Shortcuts for Costly {}
 
 #[cfg(test)]
 mod tests {

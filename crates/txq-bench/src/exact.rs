@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use txq::generic::qdisc::{Budget, Built, Env, Qdisc, build};
 use txq::pool::PoolConfig;
-use txq::qdisc::{Budget, Built, Env, Qdisc, build};
 use txq::scheduler::{Config, Item};
 use txq::{Nanos, NetDev, Scheduler, Sender};
 use txq_cli_common::failure::refused;
@@ -128,7 +128,9 @@ impl Shaper {
         let pool = PoolConfig { buffers: 8192, room: 1536, ..PoolConfig::default() };
         let builder = NetDev::builder(Null::new(THREADS as u16)).qdisc(&self.qdisc()).pool_config(pool);
         let mut dev = builder.workers(THREADS as usize).start()?;
-        self.classes().iter().try_for_each(|class| dev.add_class(class))?;
+        for class in self.classes() {
+            dev.tc(&format!("class add {class}"))?;
+        }
         let stop = Stop::default();
         let measured = thread::scope(|scope| {
             let threads = (0..THREADS as u32).map(|thread| {
@@ -209,9 +211,11 @@ impl Shaper {
         };
         let config = Config { env, packets: 1024, header: 1 };
         let mut parts: Vec<_> =
-            parts.into_iter().map(|part| Scheduler::of(part, &config)).collect::<Result<_, _>>()?;
+            parts.into_iter().map(|part| Scheduler::of_part(part, &config)).collect::<Result<_, _>>()?;
         for part in &mut parts {
-            self.classes().iter().try_for_each(|class| part.tc(now, &format!("class add {class}")))?;
+            for class in self.classes() {
+                part.tc(now, &format!("class add {class}"))?;
+            }
         }
         Ok(parts)
     }

@@ -26,7 +26,7 @@ pub(super) fn measure(
     batch: usize,
     pool: fn(PoolConfig) -> PoolConfig,
 ) -> anyhow::Result<Sample> {
-    let pool = Pool::<Native>::new(&pool(PoolConfig { buffers: POOL, room: 256, ..PoolConfig::default() }))?;
+    let pool = Pool::new(&pool(PoolConfig { buffers: POOL, room: 256, ..PoolConfig::default() }))?;
     let (first, last) = (lab.cpu(0), lab.last_cpu());
     let (lists, taken) = ring((BETWEEN / batch).max(2) as u32);
     let (packets, nanos) = (Counter::default(), Counter::default());

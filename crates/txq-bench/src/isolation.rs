@@ -90,7 +90,7 @@ impl Driver for Busy {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let queue: DriverQueue = self.null.open(txq)?;
         let (work, taken, late) = (self.work, self.taken.clone(), self.late.clone());
-        Ok(DriverQueue { tx: Box::new(BusyTx { tx: queue.tx, work, taken, late }), ..queue })
+        Ok(queue.map_transmit(|tx| BusyTx { tx, work, taken, late }))
     }
 }
 

@@ -8,14 +8,14 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use txq::clock::Clock;
-use txq::packet::PacketList;
-use txq::pool::{Cache, Pool, PoolConfig};
+use txq::generic::PacketScheduler;
 use txq::qdisc::{Budget, Env};
-use txq::scheduler::PacketScheduler;
 use txq::tc::{Handle, Words};
 use txq_cli_common::failure::refused;
 use txq_cli_common::table::{align, number};
+use txq_core::clock::Clock;
+use txq_core::packet::PacketList;
+use txq_core::pool::{Cache, Pool, PoolConfig};
 
 use super::case::{Case, Key, Row, Sample};
 use super::dpdk::Sched;

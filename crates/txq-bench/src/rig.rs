@@ -154,7 +154,9 @@ impl Rig {
             Some(target) => builder.completions(target.completions.completions()).start()?,
             None => builder.build()?,
         };
-        self.classes.iter().try_for_each(|class| dev.add_class(class))?;
+        for class in self.classes {
+            dev.tc(&format!("class add {class}"))?;
+        }
         Ok(dev)
     }
 

@@ -91,8 +91,8 @@ impl Driver for Timed {
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let queue: DriverQueue = self.null.open(txq)?;
-        let tx = Box::new(TimedTx { tx: queue.tx, bytes: self.bytes.clone(), late: self.late.clone() });
-        Ok(DriverQueue { tx, ..queue })
+        let (bytes, late) = (self.bytes.clone(), self.late.clone());
+        Ok(queue.map_transmit(|tx| TimedTx { tx, bytes, late }))
     }
 }
 

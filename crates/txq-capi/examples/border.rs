@@ -87,7 +87,7 @@ fn tree(kind: &str) -> (&'static str, Vec<String>) {
 fn rust_sched(kind: &str, batch: usize) -> Turn {
     let (root, commands) = tree(kind);
     let mut sched = Scheduler::new(root).expect("a qdisc");
-    commands.iter().for_each(|command| sched.tc(0, command).expect("a command"));
+    commands.iter().for_each(|command| drop(sched.tc(0, command).expect("a command")));
     let start = Instant::now();
     let (mut next, mut out) = (0, Vec::new());
     let mut queue = move |sched: &mut Scheduler<usize>, n: usize, now: u64| {

@@ -199,7 +199,7 @@ impl DevConfig {
             }
             (None, None) => return Err(Error::invalid("the device has neither a name nor a driver")),
         };
-        let mut builder = Builder::new(driver).pool(pool);
+        let mut builder = NetDev::builder(driver).pool(pool);
         if let Some(txqs) = self.txqs {
             builder = builder.txqs(txqs);
         }

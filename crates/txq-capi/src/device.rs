@@ -214,42 +214,13 @@ pub unsafe extern "C" fn txq_dev_tc(dev: *mut txq_dev, command: *const c_char) -
         let command = unsafe { text(command, "the command") }?;
         with_outside(dev, |dev| {
             let net = dev.net();
-            execute(&net, command)?;
-            let warnings = net.take_warnings();
+            let warnings = net.tc(command)?;
             if !warnings.is_empty() {
                 set_last(&warnings.join("\n"));
             }
             Ok(i32::from(!warnings.is_empty()))
         })
     })
-}
-
-fn execute(net: &NetDev, command: &str) -> Result<()> {
-    let command = command.trim_start();
-    let command = command.strip_prefix("tc ").unwrap_or(command).trim_start();
-    let (object, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-    let (verb, rest) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
-    let done = match (object, verb) {
-        ("qdisc", "add") => net.add_qdisc(rest),
-        ("qdisc", "change") => net.change_qdisc(rest),
-        ("qdisc", "replace") => net.replace_qdisc(rest),
-        ("qdisc", "del" | "delete") => net.delete_qdisc(rest),
-        ("class", "add") => net.add_class(rest),
-        ("class", "change") => net.change_class(rest),
-        ("class", "replace") => net.replace_class(rest),
-        ("class", "del" | "delete") => net.delete_class(rest),
-        ("filter", "add") => net.add_filter(rest),
-        ("filter", "change") => net.change_filter(rest),
-        ("filter", "replace") => net.replace_filter(rest),
-        ("filter", "del" | "delete") => net.delete_filter(rest),
-        _ => {
-            let text = format!(
-                "Command \"{object} {verb}\" is unknown: use qdisc, class or filter, and add, change, replace or del"
-            );
-            return Err(Error::new(crate::error::TXQ_E_TC, text));
-        }
-    };
-    Ok(done?)
 }
 
 /// Writes the counters to `stats`, whose `size` must be set. Returns 0.
@@ -316,8 +287,8 @@ pub unsafe extern "C" fn txq_dev_show(
             let net = dev.net();
             let list = match what {
                 TXQ_SHOW_QDISCS => List::Qdiscs(net.qdiscs(request.style)),
-                TXQ_SHOW_CLASSES => List::Classes(net.classes_info(request.style)),
-                TXQ_SHOW_FILTERS => List::Filters(net.filters_info(request.parent, request.style)),
+                TXQ_SHOW_CLASSES => List::Classes(net.classes(request.style)),
+                TXQ_SHOW_FILTERS => List::Filters(net.filters(request.parent, request.style)),
                 TXQ_SHOW_REPORT if request.is_json() => return Ok(report::json(&net).to_string()),
                 TXQ_SHOW_REPORT => return Ok(report::text(&net)),
                 _ => return Err(request.unknown()),

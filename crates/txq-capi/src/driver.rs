@@ -265,16 +265,11 @@ impl Driver for CustomDriver {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let custom = &self.0;
         Ok(match custom.driver.ring {
-            0 => DriverQueue {
-                tx: Box::new(AtOnce { custom: custom.clone(), txq }),
-                done: Box::new(NoCompletions),
-                ring: None,
-            },
-            ring => DriverQueue {
-                tx: Box::new(Later { custom: custom.clone(), txq }),
-                done: Box::new(Done { custom: custom.clone(), txq }),
-                ring: Some(ring),
-            },
+            0 => DriverQueue::new(AtOnce { custom: custom.clone(), txq }, NoCompletions),
+            ring => {
+                DriverQueue::new(Later { custom: custom.clone(), txq }, Done { custom: custom.clone(), txq })
+                    .ring(ring)
+            }
         })
     }
 }

@@ -122,8 +122,7 @@ pub unsafe extern "C" fn txq_sched_tc(sched: *mut txq_sched, now: u64, command: 
         with(sched, |sched| {
             let done = sched.inner.tc(now, command);
             sched.collect_dropped();
-            done?;
-            let warnings = sched.inner.take_warnings();
+            let warnings = done?;
             if !warnings.is_empty() {
                 set_last(&warnings.join("\n"));
             }

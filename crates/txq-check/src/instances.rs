@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::Builder;
-use txq::packet::PacketList;
-use txq::{Flow, NetDev};
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::generic::netdev::Builder;
+use txq::generic::{Flow, NetDev};
+use txq_core::packet::PacketList;
 
 use crate::{Loom, Model, Shuttle};
 

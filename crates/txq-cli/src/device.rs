@@ -231,7 +231,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool,
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
     let Driven { driver, pool: fixed, reception } = open::driver(config, &name, txqs, used, None)?;
-    let mut builder = Builder::new(driver).txqs(txqs);
+    let mut builder = NetDev::builder(driver).txqs(txqs);
     let has_pool = fixed.is_some();
     if let Some(pool) = fixed {
         builder = builder.pool(pool);

@@ -99,8 +99,8 @@ fn print(args: &HistArgs, devices: &[(String, Log2)]) -> anyhow::Result<u64> {
 fn of(device: &Device, what: What) -> Log2 {
     match what {
         What::Xmit => device.xmit_times,
-        What::Driver => device.latency.0.log2(),
-        What::Completion => device.latency.1.log2(),
+        What::Driver => device.latency.to_driver.log2(),
+        What::Completion => device.latency.to_completion.log2(),
         What::Lateness => device.lateness,
     }
 }

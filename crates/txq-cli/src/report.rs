@@ -10,9 +10,9 @@ mod text;
 use txq::Discipline;
 use txq::drop::DropCounts;
 use txq::netdev::BandStats;
+use txq::netdev::Latencies;
 use txq::stats::contention::ContentionReport;
 use txq::stats::device::DeviceStats;
-use txq::stats::latency::Latency;
 use txq::stats::log2::Log2;
 use txq::tc::QdiscInfo;
 use txq_cli_common::out;
@@ -70,7 +70,7 @@ pub(crate) struct Device {
     pub(crate) seconds: f64,
     pub(crate) stats: DeviceStats,
     /// The latency from xmit to the driver, and from xmit to the completion.
-    pub(crate) latency: (Latency, Latency),
+    pub(crate) latency: Latencies,
     /// How late packets left that a qdisc had held back until a time.
     pub(crate) lateness: Log2,
     /// The recorded waits for locks; `None` without a recording.
@@ -105,7 +105,7 @@ pub(crate) struct Totals {
     pub(crate) account: Account,
     /// The sum of the rates of all devices, each over its own time.
     pub(crate) achieved: Rates,
-    pub(crate) latency: (Latency, Latency),
+    pub(crate) latency: Latencies,
 }
 
 /// The fewest sent packets from which the cost of one is computed: by then threads run and caches are warm for most.
@@ -158,8 +158,8 @@ impl Totals {
             dropped.merge(&device.stats.dropped);
         }
         for device in &devices[1..] {
-            latency.0.merge(&device.latency.0);
-            latency.1.merge(&device.latency.1);
+            latency.to_driver.merge(&device.latency.to_driver);
+            latency.to_completion.merge(&device.latency.to_completion);
         }
         Self {
             accepted: sum(|s| s.accepted),

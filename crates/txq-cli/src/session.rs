@@ -146,7 +146,7 @@ pub(crate) fn run(
         lateness: device.dev.lateness(),
         contention: device.dev.contention(),
         xmit_times: device.dev.xmit_times(),
-        by_hash: device.dev.with_xps(|map| map.is_none()),
+        by_hash: device.dev.steering().with_xps(|map| map.is_none()),
         qdiscs,
         bands,
     });

@@ -122,10 +122,10 @@ impl Snapshot {
         let style = Style::default();
         match scope {
             Scope::Qdiscs => Self::Qdiscs(dev.qdiscs(style)),
-            Scope::Classes(named) => Self::Classes(dev.classes_info(style), named),
+            Scope::Classes(named) => Self::Classes(dev.classes(style), named),
             Scope::Filters { parent, one } => {
                 let parent = parent.filter(|&parent| parent != Handle::ROOT);
-                let mut list = dev.filters_info(parent, style);
+                let mut list = dev.filters(parent, style);
                 list.iter_mut().for_each(|info| info.parent = info.parent.or(parent));
                 Self::Filters { list, one }
             }

@@ -7,7 +7,7 @@
 //! # impl txq::driver::Driver for Null {
 //! #     fn info(&self) -> txq::driver::DeviceInfo { txq::driver::DeviceInfo::new("null0") }
 //! #     fn open(&mut self, _: u16) -> std::io::Result<txq::driver::DriverQueue> {
-//! #         Ok(txq::driver::DriverQueue { tx: Box::new(Null), done: Box::new(txq::driver::NoCompletions), ring: None })
+//! #         Ok(txq::driver::DriverQueue::new(Null, txq::driver::NoCompletions))
 //! #     }
 //! # }
 //! # impl txq::driver::Transmit for Null {

@@ -133,8 +133,8 @@ pub(crate) fn hist(
 ) -> Answer {
     let of = |dev: &NetDev| match what {
         Interval::Xmit => dev.xmit_times(),
-        Interval::Driver => dev.latency().0.log2(),
-        Interval::Completion => dev.latency().1.log2(),
+        Interval::Driver => dev.latency().to_driver.log2(),
+        Interval::Completion => dev.latency().to_completion.log2(),
         Interval::Lateness => dev.lateness(),
     };
     let before: Vec<_> = devices.handles(dev).iter().map(|dev| (dev.downgrade(), of(dev))).collect();

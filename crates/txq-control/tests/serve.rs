@@ -171,7 +171,7 @@ fn the_record_of_the_program_itself_goes_on() {
 #[test]
 fn times_are_counted_from_the_start_or_for_a_time() {
     let folder = Folder::new();
-    let dev = txq::netdev::Builder::new(Box::new(txq_driver())).xmit_times(true).start().unwrap();
+    let dev = txq::NetDev::builder(txq_driver()).xmit_times(true).start().unwrap();
     let _server = serve(&dev, folder.socket()).unwrap();
     let mut sender = dev.sender("s");
     for _ in 0..5 {

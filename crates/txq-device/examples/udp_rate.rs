@@ -50,8 +50,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, root, classes, qdiscs) in SHAPERS {
         let to = Udp::bind("127.0.0.1:0")?.receive_buffer(8 << 20)?;
         let dev = NetDev::builder(Udp::bind("127.0.0.1:0")?).qdisc(root).start()?;
-        classes.iter().try_for_each(|class| dev.add_class(class))?;
-        qdiscs.iter().try_for_each(|qdisc| dev.add_qdisc(qdisc))?;
+        for class in classes {
+            dev.tc(&format!("class add {class}"))?;
+        }
+        for qdisc in qdiscs {
+            dev.tc(&format!("qdisc add {qdisc}"))?;
+        }
         let (rate, receiver) = measure(&dev, &to, Duration::from_secs_f64(seconds))?;
         let stats = dev.audit()?;
         println!(

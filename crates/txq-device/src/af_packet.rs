@@ -65,12 +65,12 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
 #[cfg(doc)]
 use txq::{Sender, packet::Packet};
-use txq_core::arch::{Arch, Nanos};
 
 use crate::backoff::Backoff;
 use crate::vnet::Vnet;
@@ -188,7 +188,7 @@ impl AfPacket {
     }
 }
 
-impl<A: Arch> Driver<A> for AfPacket {
+impl Driver for AfPacket {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new(self.ifname.clone())
             .txqs(self.txqs)
@@ -197,7 +197,7 @@ impl<A: Arch> Driver<A> for AfPacket {
             .checksum(self.gso)
     }
 
-    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         let opened = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut socket = Socket::bind(opened.map_or_else(socket::open, Ok)?, self.interface)?;
         if self.gso {
@@ -210,7 +210,7 @@ impl<A: Arch> Driver<A> for AfPacket {
         socket.set_send_buffer(SEND_BUFFER)?;
         let tx =
             Tx { socket, gso: self.gso, ifname: self.ifname.clone(), retry: Backoff::new(), error: None };
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(tx, NoCompletions))
     }
 }
 
@@ -226,12 +226,7 @@ struct Tx {
 
 impl Tx {
     /// Decides about the first packet of `batch`, which the kernel refused with `error`: drops it, or returns when to retry.
-    fn refused<A: Arch>(
-        &mut self,
-        error: io::Error,
-        batch: &mut PacketList<A>,
-        cx: &mut TxCx<'_, A>,
-    ) -> Option<Status> {
+    fn refused(&mut self, error: io::Error, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Option<Status> {
         let busy = |after| Some(Status::Busy { retry: Some(after) });
         let reason = match error.raw_os_error() {
             Some(libc::ENOBUFS) => return busy(self.retry.after(Backoff::BOUND)),
@@ -258,7 +253,7 @@ impl Tx {
     }
 
     /// Prepares the packets with segments, and drops those that the kernel cannot cut.
-    fn prepare<A: Arch>(&self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) {
+    fn prepare(&self, batch: &mut PacketList, cx: &mut TxCx<'_>) {
         let mut all = PacketList::new();
         all.append(batch);
         while let Some(mut packet) = all.pop_front() {
@@ -278,8 +273,8 @@ impl Tx {
     }
 }
 
-impl<A: Arch> Transmit<A> for Tx {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let mut sent = PacketList::new();
         if batch.segs() != batch.len() as u64 {
             self.prepare(batch, cx);

@@ -358,6 +358,6 @@ impl Driver for AfXdp {
         let queue = self.queues.pop_front().ok_or(io::ErrorKind::NotFound)?;
         let (originals, waiting) = spsc::ring(self.ring);
         let tx = Tx::new(queue.clone(), originals, self.offloads);
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(Done::new(queue, waiting)), ring: Some(self.ring) })
+        Ok(DriverQueue::new(tx, Done::new(queue, waiting)).ring(self.ring))
     }
 }

@@ -1,6 +1,6 @@
 //! When a driver tries again what the kernel had no room for.
 
-use txq_core::arch::Nanos;
+use txq::Nanos;
 
 /// Time until the first retry, in nanoseconds.
 const FIRST: Nanos = 50_000;

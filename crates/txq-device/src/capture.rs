@@ -11,8 +11,8 @@ use std::path::Path;
 
 use pcap_file::{DataLink, PcapError};
 use thiserror::Error;
-use txq_core::arch::Nanos;
-use txq_core::flow::Link;
+use txq::Nanos;
+use txq::flow::Link;
 
 mod classic;
 mod pcapng;

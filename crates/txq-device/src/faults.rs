@@ -43,10 +43,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use txq::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::{Arch, Nanos, Native};
 
 /// Rates of the faults: probabilities from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -82,7 +82,7 @@ impl<D> Faults<D> {
     }
 }
 
-impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
+impl<D: Driver> Driver for Faults<D> {
     fn info(&self) -> DeviceInfo {
         self.driver.info()
     }
@@ -91,12 +91,12 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
         self.driver.pacing_horizon()
     }
 
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
-        let DriverQueue { tx, done, ring } = self.driver.open(txq)?;
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        let (tx, done, ring) = self.driver.open(txq)?.into_parts();
         let random = |half: u64| Random(self.seed ^ (u64::from(txq) << 1 | half).wrapping_mul(GOLDEN));
         let tx = Tx { inner: tx, random: random(0), rates: self.rates, stalled_until: 0 };
         let done = Done { inner: done, random: random(1), rates: self.rates, held: VecDeque::new() };
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring })
+        Ok(DriverQueue::new(tx, done).ring(ring))
     }
 }
 
@@ -127,14 +127,14 @@ impl Random {
     }
 }
 
-struct Tx<A: Arch = Native> {
-    inner: Box<dyn Transmit<A>>,
+struct Tx {
+    inner: Box<dyn Transmit>,
     random: Random,
     rates: Rates,
     stalled_until: Nanos,
 }
 
-impl<A: Arch> Tx<A> {
+impl Tx {
     /// Returns how long the current stall still lasts, or `None`; may begin a stall.
     fn stall(&mut self, now: Nanos) -> Option<Nanos> {
         if now >= self.stalled_until && self.random.happens(self.rates.stall) {
@@ -143,7 +143,7 @@ impl<A: Arch> Tx<A> {
         (now < self.stalled_until).then(|| self.stalled_until - now)
     }
 
-    fn drop_some(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) {
+    fn drop_some(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) {
         for _ in 0..batch.len() {
             let packet = batch.pop_front().expect("len packets");
             if self.random.happens(self.rates.drop) {
@@ -155,9 +155,9 @@ impl<A: Arch> Tx<A> {
     }
 }
 
-impl<A: Arch> Transmit<A> for Tx<A> {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
-        if let Some(left) = self.stall(cx.clock.now()) {
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        if let Some(left) = self.stall(cx.now()) {
             return Status::Busy { retry: Some(left) };
         }
         if self.rates.drop > 0.0 {
@@ -183,16 +183,16 @@ impl<A: Arch> Transmit<A> for Tx<A> {
     }
 }
 
-struct Done<A: Arch = Native> {
-    inner: Box<dyn Complete<A>>,
+struct Done {
+    inner: Box<dyn Complete>,
     random: Random,
     rates: Rates,
     /// Completed packets not yet returned, with the earliest time of each.
-    held: VecDeque<(Nanos, Packet<A>)>,
+    held: VecDeque<(Nanos, Packet)>,
 }
 
-impl<A: Arch> Complete<A> for Done<A> {
-    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+impl Complete for Done {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
         let mut complete = PacketList::new();
         let mut next = self.inner.poll(budget, &mut complete, clock);
         while let Some(packet) = complete.pop_front() {

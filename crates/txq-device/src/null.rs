@@ -42,9 +42,11 @@
 
 use std::io;
 
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Link, Status, Transmit, TxCx};
-use txq::packet::{Packet, PacketList};
+use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, Status};
+use txq::generic::driver::{self as generic, Complete, Transmit, TxCx};
 use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::clock::Clock;
+use txq_core::packet::{Packet, PacketList};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 mod untimed;
@@ -88,12 +90,23 @@ impl Null {
     }
 }
 
-impl<A: Arch> Driver<A> for Null {
+impl Driver for Null {
+    fn info(&self) -> DeviceInfo {
+        generic::Driver::<Native>::info(self)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        generic::Driver::<Native>::open(self, txq).map(DriverQueue)
+    }
+}
+
+/// The simulator runs the same device on its own machine.
+impl<A: Arch> generic::Driver<A> for Null {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new(self.name.clone()).txqs(self.txqs).link(self.link).gso(true)
     }
 
-    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, _txq: u16) -> io::Result<generic::DriverQueue<A>> {
         if !(1..=1 << 20).contains(&self.ring) {
             let what = format!("a ring of {} packets: use 1 to 1048576", self.ring);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -105,7 +118,7 @@ impl<A: Arch> Driver<A> for Null {
         let (rate, delay, coalesce) = (self.rate, self.delay, self.coalesce);
         let tx = Tx { ring: tx, rate, delay, coalesce, wire_free: 0 };
         let done = Done { ring: done, inline: self.inline };
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
+        Ok(generic::DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
     }
 }
 

@@ -49,10 +49,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pcap_file::pcap::PcapHeader;
 use pcap_file::{DataLink, Endianness, TsResolution};
 use rustix::time::{ClockId, clock_gettime};
+use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::{Arch, Nanos};
 
 /// The longest Ethernet frame that Wireshark reads (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
 const LONGEST: usize = 262_144;
@@ -106,17 +106,17 @@ impl Pcap {
     }
 }
 
-impl<A: Arch> Driver<A> for Pcap {
+impl Driver for Pcap {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new(self.name.clone()).txqs(self.txqs).link(self.link).gso(true)
     }
 
-    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         lock(&self.file).wall.get_or_insert_with(|| {
             let wall = clock_gettime(ClockId::Realtime);
-            (wall.tv_sec as u64 * SECOND + wall.tv_nsec as u64).wrapping_sub(A::now())
+            (wall.tv_sec as u64 * SECOND + wall.tv_nsec as u64).wrapping_sub(txq::now())
         });
-        Ok(DriverQueue { tx: Box::new(Tx(self.file.clone())), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Tx(self.file.clone()), NoCompletions))
     }
 }
 
@@ -128,10 +128,10 @@ fn lock(file: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
 /// A txq's transmitting half. All share the writer.
 struct Tx(Arc<Mutex<Writer>>);
 
-impl<A: Arch> Transmit<A> for Tx {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let mut writer = lock(&self.0);
-        let at = writer.departure(cx.clock.now());
+        let at = writer.departure(cx.now());
         let promised = writer.packets;
         let mut taken = PacketList::new();
         while let Some(packet) = batch.pop_front() {
@@ -208,7 +208,7 @@ impl Writer {
         self.last
     }
 
-    fn add<A: Arch>(&mut self, packet: &Packet<A>, at: u64) {
+    fn add(&mut self, packet: &Packet, at: u64) {
         let len = packet.len() as u32;
         self.buffer.reserve(RECORD + packet.len());
         for field in [(at / SECOND) as u32, (at % SECOND) as u32, len, len] {

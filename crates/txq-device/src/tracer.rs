@@ -37,10 +37,10 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use txq::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
-use txq_core::arch::{Arch, Nanos};
 
 /// An event of a txq's packets. Its text is one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl<D> Tracer<D> {
     }
 }
 
-impl<A: Arch, D: Driver<A>> Driver<A> for Tracer<D> {
+impl<D: Driver> Driver for Tracer<D> {
     fn info(&self) -> DeviceInfo {
         self.driver.info()
     }
@@ -153,27 +153,27 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Tracer<D> {
         self.driver.pacing_horizon()
     }
 
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
-        let DriverQueue { tx, done, ring } = self.driver.open(txq)?;
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        let (tx, done, ring) = self.driver.open(txq)?.into_parts();
         let tx = Tx { inner: tx, txq, sink: self.sink.clone() };
         let done = Done { inner: done, txq, sink: self.sink.clone() };
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring })
+        Ok(DriverQueue::new(tx, done).ring(ring))
     }
 }
 
-struct Tx<A: Arch> {
-    inner: Box<dyn Transmit<A>>,
+struct Tx {
+    inner: Box<dyn Transmit>,
     txq: u16,
     sink: Sink,
 }
 
-impl<A: Arch> Transmit<A> for Tx<A> {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
-        let at = cx.clock.now();
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        let at = cx.now();
         let tell = |what| (self.sink)(&Event { at, txq: self.txq, what });
         let (packets, bytes) = (batch.len(), batch.bytes());
         let (mut sent, mut drops) = (PacketList::new(), PacketList::new());
-        let mut inner = TxCx::new(cx.clock, &mut sent, &mut drops);
+        let mut inner = TxCx::new(cx.clock(), &mut sent, &mut drops);
         let status = self.inner.start_xmit(batch, &mut inner);
         let (refused, dropped) = (batch.len(), drops.len());
         let kept = packets - refused - dropped - sent.len();
@@ -190,19 +190,19 @@ impl<A: Arch> Transmit<A> for Tx<A> {
     fn finish(&mut self) -> io::Result<()> {
         let result = self.inner.finish();
         let what = What::Finish { ok: result.is_ok() };
-        (self.sink)(&Event { at: A::now(), txq: self.txq, what });
+        (self.sink)(&Event { at: txq::now(), txq: self.txq, what });
         result
     }
 }
 
-struct Done<A: Arch> {
-    inner: Box<dyn Complete<A>>,
+struct Done {
+    inner: Box<dyn Complete>,
     txq: u16,
     sink: Sink,
 }
 
-impl<A: Arch> Complete<A> for Done<A> {
-    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+impl Complete for Done {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
         let (packets, bytes) = (done.len(), done.bytes());
         let next = self.inner.poll(budget, done, clock);
         if done.len() > packets {

@@ -106,7 +106,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
-use txq_core::arch::Arch;
 
 use crate::sys::interface::Control;
 use crate::watch::Watch;
@@ -324,19 +323,19 @@ impl Tun {
     }
 }
 
-impl<A: Arch> Driver<A> for Tun {
+impl Driver for Tun {
     fn info(&self) -> DeviceInfo {
         let Interface { name, mtu, kind, has_header, .. } = &*self.interface;
         let info = DeviceInfo::new(name.clone()).txqs(self.queues.len() as u16).mtu(*mtu);
         info.link(kind.link()).gso(*has_header).checksum(*has_header)
     }
 
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let Some(queue) = self.queues.get(usize::from(txq)) else {
             let what = format!("interface \"{}\" has {} queues: open fewer", self.name(), self.queues.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         };
         let tx = tx::Tx::new(Arc::clone(queue), Arc::clone(&self.interface));
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(tx, NoCompletions))
     }
 }

@@ -89,7 +89,6 @@ use std::time::Duration;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
 #[cfg(doc)]
 use txq::drop::DropReason;
-use txq_core::arch::Arch;
 
 use crate::sys;
 
@@ -323,7 +322,7 @@ impl Udp {
     }
 }
 
-impl<A: Arch> Driver<A> for Udp {
+impl Driver for Udp {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new(self.name.clone())
             .txqs(self.txqs)
@@ -339,7 +338,7 @@ impl<A: Arch> Driver<A> for Udp {
         self.pacing_horizon.unwrap_or(if self.txtime { HORIZON } else { Duration::ZERO })
     }
 
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let index = usize::from(txq) % self.sockets.len();
         let socket = self.sockets[index].clone();
         if self.txtime {
@@ -347,6 +346,6 @@ impl<A: Arch> Driver<A> for Udp {
         }
         let rules = self.rules(&socket, self.local[index]);
         let tx = Tx::new(socket, self.name.clone(), rules, self.counters.clone());
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(tx, NoCompletions))
     }
 }

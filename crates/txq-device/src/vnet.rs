@@ -3,9 +3,8 @@
 //! byte order of the machine.
 
 use txq::driver::Link;
+use txq::flow::layout::{CWR, Layout, fold, sum, transport_len};
 use txq::packet::Packet;
-use txq_core::arch::Arch;
-use txq_core::flow::layout::{CWR, Layout, fold, sum, transport_len};
 
 /// The header's length in bytes.
 pub(crate) const LEN: usize = 10;
@@ -82,7 +81,7 @@ impl Vnet {
     }
 
     /// Returns the header for sending a packet; `None` if it has segments and cannot be cut.
-    pub(crate) fn of<A: Arch>(packet: &Packet<A>) -> Option<Self> {
+    pub(crate) fn of(packet: &Packet) -> Option<Self> {
         match packet.gso() {
             (_, ..=1) if !packet.is_checksum_partial() => Some(Self::default()),
             (_, ..=1) => {
@@ -99,7 +98,7 @@ impl Vnet {
 
     /// Writes the sum of the pseudo header into the checksum field of a packet with segments, which is what the kernel adds
     /// the rest to. Returns whether the packet can be cut.
-    pub(crate) fn prepare<A: Arch>(packet: &mut Packet<A>) -> bool {
+    pub(crate) fn prepare(packet: &mut Packet) -> bool {
         let layout = Layout::of(packet.data(), &packet.dissect());
         let Some(layout) = layout.filter(|_| packet.gso().0 > 0) else { return false };
         let (hash, offsets) = (packet.hash(), packet.protocol_offsets());

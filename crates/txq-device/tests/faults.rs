@@ -29,13 +29,12 @@ struct Tx {
 
 impl Driver for Recorder {
     fn info(&self) -> DeviceInfo {
-        Driver::<txq_core::arch::Native>::info(&self.null)
+        Driver::info(&self.null)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let queue = self.null.open(txq)?;
-        let tx = Tx { inner: queue.tx, txq, seen: self.seen.clone() };
-        Ok(DriverQueue { tx: Box::new(tx), ..queue })
+        Ok(queue.map_transmit(|inner| Tx { inner, txq, seen: self.seen.clone() }))
     }
 }
 

@@ -68,7 +68,7 @@ fn completions_come_after_their_delay() {
             send(&mut sender, 10);
             assert_eq!((dev.stats().sent, dev.stats().in_flight), (10, 10));
             assert_conserved(&dev);
-            let (to_driver, to_completion) = dev.latency();
+            let txq::netdev::Latencies { to_driver, to_completion, .. } = dev.latency();
             assert_eq!((to_driver.count(), to_completion.count()), (10, 10));
             let (first, last) = (to_completion.quantile(0.0).unwrap(), to_completion.max().unwrap());
             assert!(first >= DELAY, "{first}");

@@ -6,15 +6,15 @@ use std::sync::atomic::{self, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::filter::filters_text;
-use txq::netdev::Builder;
-use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, PoolConfig};
-use txq::qdisc::Verdict;
-use txq::tc::{Handle, ParseError, Style, class_text, show_json, show_text};
-use txq::{NetDev, Sender, Worker};
+use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::generic::netdev::Builder;
+use txq::generic::qdisc::Verdict;
+use txq::generic::{NetDev, Sender, Worker};
+use txq::tc::{Handle, Style, class_text, show_json, show_text};
 use txq_core::arch::{Arch, CpuId, Nanos, Native};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{Backing, PoolConfig};
 
 use crate::frame;
 use crate::guest::DEVICE;
@@ -154,24 +154,15 @@ impl Path for Replay<'_> {
     }
 
     fn tc(&mut self, object: Object, verb: &str, words: &str) -> Result<String> {
-        let dev = self.dev;
-        let done = match (object, verb) {
-            (Object::Qdisc, "add") => dev.add_qdisc(words),
-            (Object::Qdisc, "replace") => dev.replace_qdisc(words),
-            (Object::Qdisc, "change") => dev.change_qdisc(words),
-            (Object::Qdisc, _) => dev.delete_qdisc(words),
-            (Object::Class, "add") => dev.add_class(words),
-            (Object::Class, "replace") => dev.replace_class(words),
-            (Object::Class, "change") => dev.change_class(words),
-            (Object::Class, _) => dev.delete_class(words),
-            (Object::Filter, "add") => dev.add_filter(words),
-            (Object::Filter, "replace") => dev.replace_filter(words),
-            (Object::Filter, "change") => dev.change_filter(words),
-            (Object::Filter, _) => dev.delete_filter(words),
+        let object = match object {
+            Object::Qdisc => "qdisc",
+            Object::Class => "class",
+            Object::Filter => "filter",
         };
-        let said = |error: ParseError| format!("{}\n", error.message());
-        let warned = dev.take_warnings().iter().fold(String::new(), |all, one| all + one + "\n");
-        Ok(done.err().map(said).unwrap_or(warned))
+        Ok(match self.dev.tc(&format!("{object} {verb} {words}")) {
+            Ok(warnings) => warnings.iter().map(|warning| format!("{warning}\n")).collect(),
+            Err(error) => format!("{}\n", error.message()),
+        })
     }
 
     fn show(&mut self, object: Object, words: &str) -> Result<String> {

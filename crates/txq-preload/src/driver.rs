@@ -83,7 +83,7 @@ impl Driver for Out {
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Tx::new(self.0)), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Tx::new(self.0), NoCompletions))
     }
 }
 

@@ -4,24 +4,18 @@
 //! with tc's errors and counters. [`qdisc`] has a page for each kind. The crate `txq` runs the same qdiscs for many threads
 //! and devices.
 
-mod action;
 pub mod filter;
+#[doc(hidden)]
+pub mod generic;
+pub mod packet;
 pub mod qdisc;
-mod rate;
 pub mod scheduler;
 pub mod tc;
-#[doc(hidden)]
-pub mod tree;
+mod transparent;
 
-pub use scheduler::{Departed, Dropped, Item, PacketScheduler, Scheduler};
+pub use scheduler::{Departed, Dropped, Item, Next, Scheduler};
 pub use txq_core::arch::Nanos;
 pub use txq_core::drop::{self, DropCounts, DropReason};
-
-pub mod packet {
-    //! A packet as qdiscs see it, and lists of packets.
-
-    pub use txq_core::packet::{Packet, PacketList};
-}
 
 pub mod stats {
     //! Counters, and histograms of times.

@@ -9,9 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
-use txq::packet::{Packet, PacketList};
+use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq_core::arch::{Arch, Nanos};
+use txq_core::packet::{Packet, PacketList};
 
 use crate::arch::read_packet;
 use crate::machine::Picos;

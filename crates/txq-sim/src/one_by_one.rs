@@ -2,9 +2,9 @@
 //! 5772e9a34632). The root lock is then taken again for each packet.
 
 use txq::drop::DropReason;
-use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
+use txq_core::packet::{Packet, PacketList};
 
 use crate::arch::Sim;
 

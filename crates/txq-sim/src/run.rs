@@ -5,13 +5,13 @@ mod figures;
 
 use std::rc::Rc;
 
-use txq::NetDev;
-use txq::driver::Driver;
-use txq::netdev::{Builder, Completions as Reapers};
-use txq::pool::{FreeMode, PoolConfig};
+use txq::generic::NetDev;
+use txq::generic::driver::Driver;
+use txq::generic::netdev::{Builder, Completions as Reapers};
 use txq::stats::contention::ContentionReport;
 use txq::stats::log2::Log2;
 use txq::tc::Handle;
+use txq_core::pool::{FreeMode, PoolConfig};
 
 use crate::arch::Sim;
 use crate::compare::Figures;
@@ -358,6 +358,8 @@ fn build(
         builder = builder.bql(None);
     }
     let dev = builder.xps(xps(setup.steering, txqs, topology, own)?).build()?;
-    setup.path.classes.iter().try_for_each(|class| dev.add_class(class))?;
+    for class in &setup.path.classes {
+        dev.tc(&format!("class add {class}"))?;
+    }
     Ok(dev)
 }

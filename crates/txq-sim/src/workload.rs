@@ -12,9 +12,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use txq::packet::{Packet, PacketList};
-use txq::qdisc::Verdict;
-use txq::{NetDev, Sender};
+use txq::generic::qdisc::Verdict;
+use txq::generic::{NetDev, Sender};
+use txq_core::packet::{Packet, PacketList};
 
 use crate::arch::{Sim, write_packet};
 use crate::machine::Picos;
@@ -120,7 +120,7 @@ impl Workload {
             Self::Proxy { .. } => PROGRAM_STOCK,
         };
         let tasks = self.senders() + u32::from(device.txqs);
-        let stock = (2 * txq::pool::CACHE_SIZE) as u32 + 2 * txq::pool::DEFER_MAX;
+        let stock = (2 * txq_core::pool::CACHE_SIZE) as u32 + 2 * txq_core::pool::DEFER_MAX;
         self.senders().saturating_mul(credit).saturating_add(tasks.saturating_mul(stock)).min(MOST_BUFFERS)
     }
 }

@@ -66,7 +66,7 @@ const KINDS: [&str; 3] = ["tc -s class show", "tc -s -j class show", "metrics"];
 fn device(classes: u32) -> Result<NetDev, Box<dyn Error>> {
     let dev = NetDev::builder(Null::new(1)).qdisc("handle 1: htb").start()?;
     for class in 1..=classes {
-        dev.add_class(&format!("parent 1: classid 1:{class:x} htb rate 10gbit"))?;
+        dev.tc(&format!("class add parent 1: classid 1:{class:x} htb rate 10gbit"))?;
     }
     Ok(dev)
 }

@@ -93,8 +93,8 @@ fn script(leaves: impl Iterator<Item = u32>) -> String {
 /// Adds leaves without the control socket.
 fn add(dev: &NetDev, leaves: impl Iterator<Item = u32>) -> Result<(), Box<dyn Error>> {
     for leaf in leaves {
-        dev.add_class(&format!("parent 1: classid 1:{leaf:x} htb rate 10gbit quantum 1514"))?;
-        dev.add_qdisc(&format!("parent 1:{leaf:x} handle {:x}: fq_codel", leaf + 1))?;
+        dev.tc(&format!("class add parent 1: classid 1:{leaf:x} htb rate 10gbit quantum 1514"))?;
+        dev.tc(&format!("qdisc add parent 1:{leaf:x} handle {:x}: fq_codel", leaf + 1))?;
     }
     Ok(())
 }

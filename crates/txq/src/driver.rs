@@ -18,7 +18,7 @@
 //!         DeviceInfo::new("sink").txqs(4)
 //!     }
 //!     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
-//!         Ok(DriverQueue { tx: Box::new(SinkQueue), done: Box::new(NoCompletions), ring: None })
+//!         Ok(DriverQueue::new(SinkQueue, NoCompletions))
 //!     }
 //! }
 //!
@@ -52,110 +52,50 @@
 //! [`Status::Busy`] with the time to wait before the next try.
 //!
 //! A device that reads frames where they lie gets their offsets in the pool's memory
-//! ([`Packet::into_offset`], [`Pool::packet_at`](crate::pool::Pool::packet_at)). Either that memory is registered with the device
+//! ([`Pool::take_offset`](crate::pool::Pool::take_offset), [`Pool::packet_at`](crate::pool::Pool::packet_at)). Either that memory is registered with the device
 //! ([`Pool::region`](crate::pool::Pool::region)), or the pool uses the device's memory ([`Pool::on`](crate::pool::Pool::on)).
 //! `examples/lent_memory.rs` is such a driver. It takes all frames back before it ends.
 //!
 //! A faulty driver harms only its own packets. The txq compares the packets that a call leaves behind with those that it was
 //! given. Packets that the driver adds are freed and counted only as [`TxCounters::invented`](crate::TxCounters::invented).
-//! Each broken rule ([`DriverBug`](crate::netdev::DriverBug)) is counted, and reported once for each txq
-//! ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)). A driver that panics loses the packet that it was
+//! Each broken rule ([`DriverBug`](crate::generic::netdev::DriverBug)) is counted, and reported once for each txq
+//! ([`Builder::on_driver_bug`](crate::generic::netdev::Builder::on_driver_bug)). A driver that panics loses the packet that it was
 //! handling ([`DropReason::NotSpecified`]).
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-pub use txq_core::clock::Clock;
+use txq_core::arch::Native;
+use txq_core::clock as core;
+use txq_core::drop::DropReason;
+
+use crate::Nanos;
+use crate::generic::driver as generic;
+use crate::packet::{Packet, PacketList};
+
+mod adapter;
+
+pub(crate) use adapter::Concrete;
+
+pub use generic::{DeviceInfo, Status};
 pub use txq_core::flow::Link;
 
-use txq_core::arch::{Arch, Nanos, Native};
-use txq_core::drop::DropReason;
-use txq_core::packet::{Packet, PacketList};
-
-/// Properties of a device.
-///
-/// ```
-/// use txq::driver::{DeviceInfo, Link};
-///
-/// let tunnel = DeviceInfo::new("tun0").txqs(4).mtu(1420).link(Link::Ip);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeviceInfo {
-    /// Its name, as `tc` prints it.
-    pub name: String,
-    /// The maximum number of txqs.
-    pub txqs: u16,
-    /// The longest packet, in bytes, without its link-layer header.
-    pub mtu: u32,
-    /// What its packets begin with.
-    pub link: Link,
-    /// Whether its driver takes packets with segments ([`Packet::gso`]) and cuts them, or has the hardware cut them. Senders
-    /// cut them for any other device; a packet that they cannot cut, or for whose segments there are no buffers, arrives whole.
-    pub gso: bool,
-    /// Whether its driver takes packets without their TCP or UDP checksum ([`Packet::is_checksum_partial`]) and computes it, or
-    /// has the hardware compute it. For any other device [`Sender::fill_checksum`](crate::Sender::fill_checksum) computes it.
-    pub checksum: bool,
-    /// Whether a flow must always use the same txq, because its peer sees which txq sent a packet: for example by the source port,
-    /// if each txq is a socket. The hash of the flow then chooses the txq, unless the program sets a map from CPUs to txqs
-    /// ([`Builder::xps`](crate::netdev::Builder::xps)).
-    pub by_flow: bool,
-}
-
-impl DeviceInfo {
-    /// Returns the properties of an Ethernet device with one txq, packets of 1500 bytes, no segmentation and no checksums.
-    pub fn new(name: impl Into<String>) -> Self {
-        let (link, gso, checksum, by_flow) = (Link::Ethernet, false, false, false);
-        Self { name: name.into(), txqs: 1, mtu: 1500, link, gso, checksum, by_flow }
-    }
-
-    /// Sets the maximum number of txqs.
-    pub fn txqs(self, txqs: u16) -> Self {
-        Self { txqs, ..self }
-    }
-
-    /// Sets the longest packet, in bytes, without its link-layer header.
-    pub fn mtu(self, mtu: u32) -> Self {
-        Self { mtu, ..self }
-    }
-
-    /// Sets what the device's packets begin with. [`Sender::alloc`](crate::Sender::alloc) then returns packets of this link.
-    pub fn link(self, link: Link) -> Self {
-        Self { link, ..self }
-    }
-
-    /// Sets whether the driver takes packets with segments.
-    pub fn gso(self, gso: bool) -> Self {
-        Self { gso, ..self }
-    }
-
-    /// Sets whether the driver takes packets without their checksum.
-    pub fn checksum(self, checksum: bool) -> Self {
-        Self { checksum, ..self }
-    }
-
-    /// Sets whether a flow must always use the same txq.
-    pub fn by_flow(self, by_flow: bool) -> Self {
-        Self { by_flow, ..self }
-    }
-}
-
 /// A device's driver: describes the device and opens its txqs.
-pub trait Driver<A: Arch = Native>: Send {
+pub trait Driver: Send {
     /// Returns the device's properties.
     fn info(&self) -> DeviceInfo;
-    /// Returns how long before its departure time ([`Packet::departure`](txq_core::packet::Packet::departure)) the device
-    /// accepts a packet and keeps it; [`Duration::ZERO`] for a device that sends each packet at once
-    /// (`max_pacing_offload_horizon`). fq's `offload_horizon` uses it.
+    /// Returns how long before its departure time ([`Packet::departure`]) the device accepts a packet and keeps it;
+    /// [`Duration::ZERO`] for a device that sends each packet at once (`max_pacing_offload_horizon`). fq's `offload_horizon`
+    /// uses it.
     fn pacing_horizon(&self) -> Duration {
         Duration::ZERO
     }
     /// Opens a txq. Called once for each txq, in order from 0.
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>>;
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue>;
 }
 
-impl<A: Arch, D: Driver<A> + ?Sized> Driver<A> for Box<D> {
+impl<D: Driver + ?Sized> Driver for Box<D> {
     fn info(&self) -> DeviceInfo {
         (**self).info()
     }
@@ -164,44 +104,54 @@ impl<A: Arch, D: Driver<A> + ?Sized> Driver<A> for Box<D> {
         (**self).pacing_horizon()
     }
 
-    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         (**self).open(txq)
     }
 }
 
-/// An open txq of a device.
-pub struct DriverQueue<A: Arch = Native> {
-    /// The transmitting half.
-    pub tx: Box<dyn Transmit<A>>,
-    /// The completing half.
-    pub done: Box<dyn Complete<A>>,
-    /// How many packets the device keeps at a time, at least 1; `None` when it keeps none.
-    pub ring: Option<u32>,
-}
+/// An open txq of a device: its two halves, and how many packets the device keeps.
+pub struct DriverQueue(#[doc(hidden)] pub generic::DriverQueue<Native>);
 
-impl<A: Arch> fmt::Debug for DriverQueue<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverQueue").field("ring", &self.ring).finish_non_exhaustive()
+impl DriverQueue {
+    /// Returns a txq with these halves. The device keeps no packets, unless [`ring`](DriverQueue::ring) says how many.
+    pub fn new(tx: impl Transmit + 'static, done: impl Complete + 'static) -> Self {
+        let (tx, done) = (Box::new(Concrete(tx)), Box::new(Concrete(done)));
+        Self(generic::DriverQueue { tx, done, ring: None })
+    }
+
+    /// Says how many packets the device keeps at a time, at least 1; `None` when it keeps none.
+    #[must_use]
+    pub fn ring(mut self, packets: impl Into<Option<u32>>) -> Self {
+        self.0.ring = packets.into();
+        self
+    }
+
+    /// Replaces the transmitting half by one that `wrap` makes of it, for a driver that wraps another.
+    #[must_use]
+    pub fn map_transmit<T: Transmit + 'static>(self, wrap: impl FnOnce(Box<dyn Transmit>) -> T) -> Self {
+        let generic::DriverQueue { tx, done, ring } = self.0;
+        let tx = Box::new(Concrete(wrap(Box::new(adapter::Generic(tx)))));
+        Self(generic::DriverQueue { tx, done, ring })
+    }
+
+    /// Returns both halves and how many packets the device keeps, for a driver that wraps another.
+    pub fn into_parts(self) -> (Box<dyn Transmit>, Box<dyn Complete>, Option<u32>) {
+        let generic::DriverQueue { tx, done, ring } = self.0;
+        (Box::new(adapter::Generic(tx)), Box::new(adapter::Generic(done)), ring)
     }
 }
 
-/// How a call of [`Transmit::start_xmit`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// The batch is empty.
-    Ok,
-    /// The batch is not empty: its packets stay with the caller (`NETDEV_TX_BUSY`).
-    Busy {
-        /// Nanoseconds after which to try again, 1 s at most; `None` when a completion will make room.
-        retry: Option<Nanos>,
-    },
+impl fmt::Debug for DriverQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// The transmitting half of a txq (`ndo_start_xmit`). One thread at a time calls it: the holder of the tx lock, or the owner
 /// of the only queue that feeds the txq.
-pub trait Transmit<A: Arch = Native>: Send {
+pub trait Transmit: Send {
     /// Sends `batch`, beginning at the front. The batch holds at most as many packets as the device has room for.
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status;
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status;
 
     /// Ends the transmission: writes out buffered packets. Returns the first error that no packet's drop reason has
     /// reported.
@@ -210,11 +160,21 @@ pub trait Transmit<A: Arch = Native>: Send {
     }
 }
 
+impl<T: Transmit + ?Sized> Transmit for Box<T> {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        (**self).start_xmit(batch, cx)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        (**self).finish()
+    }
+}
+
 /// The completing half of a txq (`napi_poll` of its interrupt). One thread at a time calls it.
-pub trait Complete<A: Arch = Native>: Send {
+pub trait Complete: Send {
     /// Appends up to `budget` completed packets to `done`. Returns the time of the next poll, if packets remain that
     /// complete at a known time.
-    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos>;
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos>;
 
     /// Returns whether a sender may reap completions after it has sent. If not, completions wait for the worker, as they
     /// wait for the interrupt's CPU in the kernel.
@@ -233,52 +193,106 @@ pub trait Complete<A: Arch = Native>: Send {
     }
 }
 
+impl<C: Complete + ?Sized> Complete for Box<C> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
+        (**self).poll(budget, done, clock)
+    }
+
+    fn inline(&self) -> bool {
+        (**self).inline()
+    }
+
+    fn bql(&self) -> bool {
+        (**self).bql()
+    }
+}
+
 /// The completing half of a driver that keeps no packets.
 #[derive(Debug)]
 pub struct NoCompletions;
 
-impl<A: Arch> Complete<A> for NoCompletions {
-    fn poll(&mut self, _: usize, _: &mut PacketList<A>, _: &mut Clock<A>) -> Option<Nanos> {
+impl Complete for NoCompletions {
+    fn poll(&mut self, _: usize, _: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
         None
     }
 }
 
-/// The context of a call of [`Transmit::start_xmit`]: the time, and the lists that take sent and dropped packets.
-pub struct TxCx<'a, A: Arch = Native> {
-    /// The time.
-    pub clock: &'a mut Clock<A>,
-    pub(crate) done: &'a mut PacketList<A>,
-    pub(crate) dropped: &'a mut PacketList<A>,
-}
+/// The time of a batch: read on first use, and at most once per batch.
+#[derive(Clone, Debug, Default)]
+#[repr(transparent)]
+pub struct Clock(#[doc(hidden)] pub core::Clock);
 
-impl<A: Arch> fmt::Debug for TxCx<'_, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxCx").field("clock", &self.clock).finish_non_exhaustive()
+impl Clock {
+    /// Creates a clock that has not been read.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the time of this batch; reads it on the first call.
+    #[inline]
+    pub fn now(&mut self) -> Nanos {
+        self.0.now()
+    }
+
+    /// Makes the next call of [`now`](Self::now) read the time again.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.0.advance();
+    }
+
+    pub(crate) fn from_mut(inner: &mut core::Clock) -> &mut Self {
+        // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
+        unsafe { &mut *std::ptr::from_mut(inner).cast::<Self>() }
     }
 }
 
-impl<'a, A: Arch> TxCx<'a, A> {
+/// The context of a call of [`Transmit::start_xmit`]: the time, and the lists that take sent and dropped packets.
+#[repr(transparent)]
+pub struct TxCx<'a>(#[doc(hidden)] pub generic::TxCx<'a, Native>);
+
+impl<'a> TxCx<'a> {
     /// Creates a context that collects sent packets in `done` and dropped packets in `dropped`. Only a driver that wraps
     /// another driver, and tests, need it.
-    pub fn new(clock: &'a mut Clock<A>, done: &'a mut PacketList<A>, dropped: &'a mut PacketList<A>) -> Self {
-        Self { clock, done, dropped }
+    pub fn new(clock: &'a mut Clock, done: &'a mut PacketList, dropped: &'a mut PacketList) -> Self {
+        Self(generic::TxCx::new(&mut clock.0, &mut done.0, &mut dropped.0))
+    }
+
+    /// Returns the time of the batch.
+    #[inline]
+    pub fn now(&mut self) -> Nanos {
+        self.0.clock.now()
+    }
+
+    /// Returns the clock of the batch, for a driver that wraps another.
+    pub fn clock(&mut self) -> &mut Clock {
+        Clock::from_mut(self.0.clock)
     }
 
     /// Takes a packet that is sent; its buffer is free.
     #[inline]
-    pub fn sent(&mut self, packet: Packet<A>) {
-        self.done.push_back(packet);
+    pub fn sent(&mut self, packet: Packet) {
+        self.0.sent(packet.0);
     }
 
     /// Takes packets that are sent; their buffers are free. Leaves `packets` empty.
     #[inline]
-    pub fn sent_all(&mut self, packets: &mut PacketList<A>) {
-        self.done.append(packets);
+    pub fn sent_all(&mut self, packets: &mut PacketList) {
+        self.0.sent_all(&mut packets.0);
     }
 
     /// Takes a packet that cannot be sent, for `reason`.
-    pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
-        packet.set_drop_reason(reason);
-        self.dropped.push_back(packet);
+    pub fn drop(&mut self, packet: Packet, reason: DropReason) {
+        self.0.drop(packet.0, reason);
+    }
+
+    fn from_mut<'r>(inner: &'r mut generic::TxCx<'a, Native>) -> &'r mut Self {
+        // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
+        unsafe { &mut *std::ptr::from_mut(inner).cast::<Self>() }
+    }
+}
+
+impl fmt::Debug for TxCx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

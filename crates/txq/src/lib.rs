@@ -15,7 +15,7 @@
 //! # impl Driver for Sink {
 //! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink").txqs(2) }
 //! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #         Ok(DriverQueue::new(Sink, NoCompletions))
 //! #     }
 //! # }
 //! # impl Transmit for Sink {
@@ -57,41 +57,44 @@
 //! Counters are exact: every accepted packet is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
 //! JSON forms are tc's ([`tc`]).
 //!
-//! All of it is generic over an [`Arch`](txq_core::arch::Arch), so model checkers explore the same code that sends packets.
-//! Programs use the default and never name it.
+//! Model checkers and a simulator explore the same code that sends packets: it is generic over the machine, one layer below
+//! the types of this crate.
 
-pub mod bql;
-mod datapath;
 pub mod driver;
-pub mod enqueue;
+#[doc(hidden)]
+pub mod generic;
 pub mod netdev;
-mod panics;
+pub mod packet;
+pub mod pool;
 pub mod receive;
-mod registry;
-mod run;
-mod schedule;
 mod sender;
-mod shared;
-pub mod stats;
-mod steering;
 pub mod topology;
 pub mod trace;
-mod transfer;
-mod txqset;
-mod txqueue;
 pub mod worker;
-mod workers;
 pub mod xps;
 
 pub use enqueue::Discipline;
+pub use generic::TxCounters;
+pub use generic::bql;
 pub use netdev::NetDev;
 pub use sender::{Flow, Ingress, Room, SendError, Sender, WaitError};
 pub use txq_core::arch::Nanos;
-pub use txq_core::{clock, cpumask, drop, flow};
-pub use txq_sched::{Scheduler, filter, qdisc, scheduler, tc};
-pub use txqueue::TxCounters;
-pub use worker::Worker;
-pub use workers::WorkerPool;
+pub use txq_core::{cpumask, drop, flow};
+pub use txq_sched::{Next, Scheduler, filter, qdisc, scheduler, tc};
+pub use worker::{Worker, WorkerPool};
+
+pub mod enqueue {
+    //! Enqueue disciplines: how concurrent senders reach one qdisc.
+
+    pub use crate::generic::enqueue::{Discipline, ParseDisciplineError, QDISC_MAX_BURST};
+}
+
+pub mod stats {
+    //! Counters of devices and senders, histograms of times, and records of waits.
+
+    pub use crate::generic::stats::{contention, device};
+    pub use txq_core::stats::{QdiscStats, latency, log2};
+}
 
 /// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.
 ///
@@ -99,22 +102,4 @@ pub use workers::WorkerPool;
 /// millisecond, and differs from it by less than a microsecond meanwhile.
 pub fn now() -> Nanos {
     <txq_core::arch::Native as txq_core::arch::Arch>::now()
-}
-
-pub mod packet {
-    //! A packet, a move-only handle to one buffer, and lists of packets.
-
-    pub use txq_core::packet::{Packet, PacketList};
-}
-
-pub mod pool {
-    //! Buffers: one contiguous region, a cache for each sender, and a lock-free way back for buffers freed on another thread.
-    //!
-    //! A sender allocates from its own cache without an atomic operation. A buffer freed elsewhere returns to the sender
-    //! that allocated it, and so to the CPU in whose caches it lies (Linux e20dfbad8aab). [`PoolConfig`] has the sizes and
-    //! bounds; [`Pool::resize`] changes the size under traffic.
-
-    pub use txq_core::pool::{
-        AllocError, Backing, CACHE_SIZE, Cache, DEFER_MAX, FreeMode, LentMemory, Pool, PoolConfig, PoolError,
-    };
 }

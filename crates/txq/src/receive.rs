@@ -29,17 +29,15 @@ use std::io;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use txq_core::arch::{Arch, Native};
-use txq_core::flow::Link;
-use txq_core::packet::PacketList;
-
+use crate::driver::Link;
+use crate::packet::PacketList;
 use crate::sender::Sender;
 
 mod busy_poll;
 pub use busy_poll::BusyPoll;
 
 /// An rx queue of a device (`napi_poll` of the receiving side). One thread at a time uses it.
-pub trait Receive<A: Arch = Native>: Send {
+pub trait Receive: Send {
     /// Returns what the packets begin with. A packet can be sent on through a device of the same link.
     fn link(&self) -> Link;
 
@@ -49,12 +47,7 @@ pub trait Receive<A: Arch = Native>: Send {
     /// # Errors
     /// Errors that concern the device, not a single packet: it is gone, or down. The packets received before the error are
     /// in `batch`; the next call returns the error.
-    fn receive(
-        &mut self,
-        budget: usize,
-        sender: &mut Sender<A>,
-        batch: &mut PacketList<A>,
-    ) -> io::Result<usize>;
+    fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize>;
 
     /// Sleeps until there are packets, until a signal arrives, or until `timeout` has passed. Returns whether there may be
     /// packets: false only after the timeout. If [`receive`](Receive::receive) then returns none, the sender has no buffers;
@@ -76,7 +69,7 @@ pub trait Receive<A: Arch = Native>: Send {
     }
 
     /// Records from now on when the system received each packet: nanoseconds since 1970 (`CLOCK_REALTIME`) as its
-    /// [`cookie`](txq_core::packet::Packet::cookie). A packet that came in before has the time at which it is read.
+    /// [`cookie`](crate::packet::Packet::cookie). A packet that came in before has the time at which it is read.
     ///
     /// # Errors
     /// When the device does not know, and the system's.
@@ -85,17 +78,12 @@ pub trait Receive<A: Arch = Native>: Send {
     }
 }
 
-impl<A: Arch, R: Receive<A> + ?Sized> Receive<A> for Box<R> {
+impl<R: Receive + ?Sized> Receive for Box<R> {
     fn link(&self) -> Link {
         (**self).link()
     }
 
-    fn receive(
-        &mut self,
-        budget: usize,
-        sender: &mut Sender<A>,
-        batch: &mut PacketList<A>,
-    ) -> io::Result<usize> {
+    fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize> {
         (**self).receive(budget, sender, batch)
     }
 

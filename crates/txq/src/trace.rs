@@ -1,21 +1,44 @@
-//! Tracing: an event for each step of a packet, while a reader asks for it (the kernel's tracepoints `qdisc:*`, `net:*` and
-//! `skb:kfree_skb`).
-//!
-//! A reader is a [`Trace`](crate::netdev::Trace), which [`NetDev::trace`](crate::NetDev::trace) starts. Each trace has a ring
-//! of its own. A thread in the data path writes the events that pass the trace's [`Filter`] to the ring, with the first
-//! [`SNAPLEN`] bytes of the packet. If the ring is full the event is lost and counted: no thread in the data path waits for
-//! a reader.
-//!
-//! While no trace runs, the data path pays nothing: the bit that says so is in the word of the rule in force, which each call
-//! of xmit compares anyway (`datapath/selector.rs`). While one runs, packets take no short cut past the qdisc, so that each
-//! has all its events.
+//! Traces: an event for each step of a packet.
 
-mod event;
-mod expr;
-mod filter;
-mod tap;
+use std::fmt;
+use std::time::Duration;
 
-pub use event::{Event, EventKind, ParseEventError, SNAPLEN};
-pub use expr::{Expr, ExprError};
-pub use filter::Filter;
-pub(crate) use tap::{At, Stored, Tap, Tracer};
+use crate::generic::netdev as generic;
+
+pub use crate::generic::trace::{Event, EventKind, Expr, ExprError, Filter, ParseEventError, SNAPLEN};
+
+/// A trace: reads the events of a device's packets, while it exists. Made by [`NetDev::trace`].
+///
+/// A trace keeps no device alive, and no thread of the device waits for it. If its ring is full when a packet has an event,
+/// that event is lost, and [`lost`](Trace::lost) counts it.
+pub struct Trace(pub(crate) generic::Trace);
+
+impl Trace {
+    /// Returns the next event; `None` if there is none yet.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.0.try_next()
+    }
+
+    /// Returns the next event, for which it waits at most `timeout`. It looks once in a few milliseconds: a wake-up would cost
+    /// the threads that send.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
+        self.0.next_within(timeout)
+    }
+
+    /// Returns how many events were lost, because the reader had not made room for them. They count before the reader's
+    /// choice of events: a trace of dequeues also counts the enqueues from which it learns the times.
+    pub fn lost(&self) -> u64 {
+        self.0.lost()
+    }
+
+    /// Returns whether the device was shut down or dropped, so that no further events come.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -26,11 +26,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jitter::Jitter;
-use txq::netdev::Builder;
-use txq::packet::PacketList;
+use txq::Nanos;
+use txq::generic::netdev::Builder;
+use txq::generic::{Discipline, Flow, NetDev, Room, Sender, WaitError};
 use txq::pool::{Backing, PoolConfig};
-use txq::{Discipline, Flow, Nanos, NetDev, Room, Sender, WaitError};
 use txq_core::arch::{Arch, Native};
+use txq_core::packet::PacketList;
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
 const ROOTS: [&str; 16] = [
@@ -192,51 +193,55 @@ struct Plan {
 /// Changes the device once; a refused change is ignored.
 fn change<A: Arch>(dev: &NetDev<A>, plan: Plan, random: &mut Random, judge: &Arc<Judge>) {
     let txqs = plan.txqs;
+    let none = Ok(Vec::new());
     let _ = match random.below(17) {
-        0..4 => dev.replace_qdisc(random.of(&ROOTS)),
-        4 => dev.add_qdisc(random.of(&ROOTS)),
-        5 => dev.delete_qdisc("root"),
+        0..4 => dev.tc(&format!("qdisc replace {}", random.of(&ROOTS))),
+        4 => dev.tc(&format!("qdisc add {}", random.of(&ROOTS))),
+        5 => dev.tc("qdisc del root"),
         6..8 => {
             let parent = format!("parent {}:{}", 1 + random.below(2), 1 + random.below(txqs.into()));
             match random.below(3) {
-                0 => dev.delete_qdisc(&parent),
-                _ => dev.replace_qdisc(&format!("{parent} {}", random.of(&CHILDREN))),
+                0 => dev.tc(&format!("qdisc del {parent}")),
+                _ => dev.tc(&format!("qdisc replace {parent} {}", random.of(&CHILDREN))),
             }
         }
-        8 => dev.change_qdisc(random.of(&["pfifo limit 5", "pfifo limit 100", "parent 1:1 pfifo limit 9"])),
-        9 => dev.reset_qdisc("root"),
+        8 => dev.tc(&format!(
+            "qdisc change {}",
+            random.of(&["pfifo limit 5", "pfifo limit 100", "parent 1:1 pfifo limit 9"])
+        )),
+        9 => dev.reset_qdisc("root").map(|()| Vec::new()),
         10 => {
             dev.deactivate();
             assert!(!dev.is_active());
             thread::yield_now();
             dev.activate();
-            Ok(())
+            none
         }
         11 => {
             dev.set_tx_queue_len([0, 1, 30, 1000][random.below(4)]);
-            Ok(())
+            none
         }
         12 => {
             let ring = RINGS[random.below(RINGS.len())];
             let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
             // The old driver may panic in its last completions.
             let _ = catch_unwind(AssertUnwindSafe(|| dev.replace_driver(driver)));
-            Ok(())
+            none
         }
         13 => {
             // A `Flow` leaves a txq that is no longer in use at once.
             if !plan.by_flow {
                 dev.set_txqs(1 + random.below(txqs.into()) as u16).unwrap();
             }
-            Ok(())
+            none
         }
         14 => {
             dev.qdiscs(Default::default());
-            Ok(())
+            none
         }
         _ => {
             dev.stats();
-            Ok(())
+            none
         }
     };
 }

@@ -229,7 +229,7 @@ impl Driver for Sink {
         DeviceInfo::new("sink")
     }
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Sink, NoCompletions))
     }
 }
 

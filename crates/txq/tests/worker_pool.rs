@@ -32,7 +32,7 @@ impl Driver for Sink {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Sink(self.0.clone())), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Sink(self.0.clone()), NoCompletions))
     }
 }
 

@@ -100,7 +100,7 @@ impl Driver for Encrypt {
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         let tx = Box::new(self.tx.take().ok_or(io::ErrorKind::ResourceBusy)?);
-        Ok(DriverQueue { tx, done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(tx, NoCompletions))
     }
 }
 

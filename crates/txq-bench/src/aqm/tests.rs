@@ -17,7 +17,7 @@ impl Driver for Noted {
 
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
         let tx = Box::new(NotedTx(self.0.clone()));
-        Ok(DriverQueue { tx, done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(tx, NoCompletions))
     }
 }
 

@@ -9,12 +9,12 @@ use std::io;
 use std::sync::mpsc;
 
 use txq::Discipline;
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
-use txq::netdev::NetDev;
-use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::generic::netdev::NetDev;
+use txq::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
+use txq_core::packet::{Packet, PacketList};
 
 /// The bound on waiting packets, and the number of bursts of that size.
 const MAX_BURST: u32 = 2;

@@ -4,15 +4,17 @@
 use std::io;
 use std::sync::Arc;
 
-use txq::Sender;
 use txq::cpumask::CpuMask;
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::{Builder, NetDev};
-use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, PoolConfig};
+use txq::generic::Sender;
+use txq::generic::driver::{
+    Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx,
+};
+use txq::generic::netdev::{Builder, NetDev};
 use txq::xps::XpsMap;
 use txq_check::Model;
 use txq_core::arch::{CellApi, Nanos};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{Backing, PoolConfig};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 /// The cookies of the sent packets, in order, by txq.

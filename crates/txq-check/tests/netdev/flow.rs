@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use txq::cpumask::CpuMask;
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::Builder;
-use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, PoolConfig};
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::generic::netdev::Builder;
+use txq::generic::{Discipline, Flow, NetDev, Sender};
 use txq::xps::XpsMap;
-use txq::{Discipline, Flow, NetDev, Sender};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::CellApi;
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{Backing, PoolConfig};
 
 /// The cookie of packets of other senders.
 const OTHER: u64 = u64::MAX;

@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
-use txq::netdev::{Builder, Completions, NetDev};
-use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, PoolConfig};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::generic::netdev::{Builder, Completions, NetDev};
+use txq::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::generic::{Discipline, Sender};
 use txq::stats::QdiscStats;
-use txq::{Discipline, Sender};
 use txq_core::arch::{Nanos, Native};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{Backing, PoolConfig};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 thread_local! {

@@ -41,7 +41,7 @@ fn change<A: Model>(
         })
         .collect();
     for root in roots {
-        dev.replace_qdisc(root).expect("it can be");
+        dev.tc(&format!("qdisc replace {root}")).expect("it can be");
     }
     threads.into_iter().for_each(|join| join());
     assert!(dev.drain(Duration::from_nanos(1)));

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 use txq::Discipline;
 use txq::drop::DropReason;
-use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::{Atomic, Event, Nanos};
+use txq_core::packet::{Packet, PacketList};
 
 /// Holds packets until an urgent one is among them. Even then the first dequeue returns none: the packets' time is now, and
 /// the queue must be dequeued again. Without an urgent packet the time is later, which is never.

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::bql::BqlConfig;
-use txq::netdev::{Builder, Completions, NetDev};
-use txq::packet::PacketList;
-use txq::{Discipline, Sender};
+use txq::generic::netdev::{Builder, Completions, NetDev};
+use txq::generic::{Discipline, Sender};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::packet::PacketList;
 
 /// The properties of a device, and the load of its senders.
 #[derive(Clone, Copy)]

@@ -8,11 +8,11 @@
 //! list in front of the qdisc that may be as long in front of a short queue as in front of a long one.
 
 use super::device::{Device, Record, assert_conserved};
-use txq::netdev::NetDev;
-use txq::packet::Packet;
-use txq::pool::{Backing, PoolConfig};
-use txq::{Room, Sender, WaitError};
+use txq::generic::netdev::NetDev;
+use txq::generic::{Room, Sender, WaitError};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::packet::Packet;
+use txq_core::pool::{Backing, PoolConfig};
 
 fn device<A: Model>(buffers: u32) -> NetDev<A> {
     let pool = PoolConfig { buffers, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::Discipline;
 use txq::drop::DropReason;
-use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::packet::PacketList;
 
 /// Senders without a worker's help; the device takes everything. So a packet that is still queued when all calls have
 /// returned was left behind. Only llist's senders that do not get the lock schedule the worker, which then runs once.

@@ -10,9 +10,9 @@
 use std::sync::{Arc, Mutex};
 
 use txq::cpumask::CpuMask;
-use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{Backing, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig};
 
 fn pool<A: Model>(buffers: u32) -> Pool<A> {
     pool_of(buffers, FreeMode::Defer, DEFER_MAX)

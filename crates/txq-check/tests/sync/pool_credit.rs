@@ -9,10 +9,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use txq::packet::PacketList;
-use txq::pool::{AllocError, Backing, Cache, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::Atomic;
+use txq_core::packet::PacketList;
+use txq_core::pool::{AllocError, Backing, Cache, FreeMode, Pool, PoolConfig};
 
 fn pool<A: Model>(buffers: u32, free: FreeMode, defer_max: u32) -> Pool<A> {
     let sizes =

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use txq::packet::PacketList;
-use txq::pool::{Backing, Cache, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::Atomic;
+use txq_core::packet::PacketList;
+use txq_core::pool::{Backing, Cache, FreeMode, Pool, PoolConfig};
 
 const MODES: [FreeMode; 3] = [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep];
 

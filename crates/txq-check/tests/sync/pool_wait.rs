@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::{Poll, Waker};
 
-use txq::packet::{Packet, PacketList};
-use txq::pool::{AllocError, Backing, Cache, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::Atomic;
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{AllocError, Backing, Cache, FreeMode, Pool, PoolConfig};
 use txq_core::sync::waiter::Waiter;
 
 const MODES: [FreeMode; 3] = [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep];

@@ -13,11 +13,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use txq::Discipline;
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::{Builder, NetDev};
-use txq::packet::PacketList;
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::generic::netdev::{Builder, NetDev};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::{Arch, Atomic, CellApi, Event, Nanos, Native};
+use txq_core::packet::PacketList;
 use txq_core::sync::timers::Timers;
 
 /// The time in the scenarios: a timer set for later is never due.

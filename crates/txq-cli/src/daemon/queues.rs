@@ -93,9 +93,9 @@ impl Steps {
 /// Makes all queues of a device as its file says.
 fn rebuild(dev: &NetDev, config: &Device) -> anyhow::Result<()> {
     // There is none to delete if the root is a default qdisc.
-    let _ = dev.delete_qdisc("root");
+    let _ = dev.tc("qdisc del root");
     if let Some(qdisc) = &config.qdisc {
-        dev.replace_qdisc(&format!("root {qdisc}"))?;
+        dev.tc(&format!("qdisc replace root {qdisc}"))?;
     }
     for command in &config.tc {
         tc::apply(dev, command)?;

@@ -87,8 +87,8 @@ fn totals(object: &mut Map<String, Value>, all: &Totals) {
     put("achieved", rates(all.achieved));
     put("behind_ns", json!({ "max": account.behind_max, "last": account.behind_last }));
     put("waits_for_buffers", json!(account.held));
-    put("latency_ns", latency(&all.latency.0));
-    put("completion_latency_ns", latency(&all.latency.1));
+    put("latency_ns", latency(&all.latency.to_driver));
+    put("completion_latency_ns", latency(&all.latency.to_completion));
 }
 
 fn rates(rates: Rates) -> Value {

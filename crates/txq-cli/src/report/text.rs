@@ -113,8 +113,8 @@ fn sums(text: &mut String, all: &Totals) {
     let dropped: Vec<String> = all.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
     let _ = writeln!(text, "drops       {dropped}");
-    let _ = writeln!(text, "latency     xmit to driver      {}", quantiles(&all.latency.0));
-    let _ = writeln!(text, "            xmit to completion  {}", quantiles(&all.latency.1));
+    let _ = writeln!(text, "latency     xmit to driver      {}", quantiles(&all.latency.to_driver));
+    let _ = writeln!(text, "            xmit to completion  {}", quantiles(&all.latency.to_completion));
     let account = &all.account;
     let rates = |rates: Rates| format!("{}pps {}bit/s", metric(rates.pps), metric(rates.bps));
     let asked = match (all.asked.pps, all.asked.bps) {

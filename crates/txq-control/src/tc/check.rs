@@ -58,7 +58,7 @@ pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
 pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
     match place.header.kind {
         Some(kind) if place.options.is_empty() && !is_hook(kind) => {
-            match device()?.replace_qdisc(&format!("root {kind}")) {
+            match device()?.tc(&format!("qdisc replace root {kind}")) {
                 Err(error) if error.message() == UNKNOWN => Err(error.into()),
                 _ => Ok(()),
             }
@@ -71,7 +71,8 @@ fn build(place: &Place<'_>) -> Result<(), Answer> {
     let Some(kind) = place.header.kind else { return Ok(()) };
     let place_of = if is_hook(kind) { "" } else { "root" };
     let text = format!("{place_of} {kind} {}", place.options.join(" "));
-    Ok(device()?.replace_qdisc(&text)?)
+    device()?.tc(&format!("qdisc replace {text}"))?;
+    Ok(())
 }
 
 /// Returns whether a kind has a place of its own.
@@ -96,7 +97,7 @@ impl Driver for Unused {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Self), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Self, NoCompletions))
     }
 }
 

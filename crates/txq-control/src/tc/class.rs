@@ -20,22 +20,16 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with(name, |dev| {
-        let done = match verb {
-            Verb::Add => dev.add_class(&text),
-            Verb::Change => dev.change_class(&text),
-            Verb::Replace => dev.replace_class(&text),
-            Verb::Del => dev.delete_class(&text),
-            Verb::Show | Verb::Get => Ok(()),
-        };
-        (done, dev.take_warnings())
+    let done = devices.with(name, |dev| match verb.word() {
+        Some(verb) => dev.tc(&format!("class {verb} {text}")),
+        None => Ok(Vec::new()),
     });
     match done {
-        Some((Ok(()), warnings)) => {
+        Some(Ok(warnings)) => {
             let err = warnings.iter().map(|warning| format!("{warning}\n")).collect();
             Ok(Answer { err, ..Answer::default() })
         }
-        Some((Err(error), _)) => {
+        Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
                 parse(verb, rest)?;
@@ -58,10 +52,10 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
     };
     let options: Vec<_> = std::iter::from_fn(|| words.next_word()).collect();
     let device = check::device()?;
-    // `add_class` reports a kind without classes or an unknown kind, so a failure here needs no answer.
-    let _ = device.replace_qdisc(&format!("root handle 1: {kind}"));
+    // The command reports a kind without classes or an unknown kind, so a failure here needs no answer.
+    let _ = device.tc(&format!("qdisc replace root handle 1: {kind}"));
     let text = format!("parent 1: classid 1:1 {kind} {}", options.join(" "));
-    match device.add_class(&text).map_err(Answer::from) {
+    match device.tc(&format!("class add {text}")).map_err(Answer::from) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
         _ => Ok(()),
     }
@@ -133,7 +127,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.classes_info(style))?,
+        Some(name) => listed(devices, name, |dev| dev.classes(style))?,
         None => Vec::new(),
     };
     listed.retain(|info| filter.passes(info));

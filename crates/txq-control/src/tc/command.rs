@@ -26,6 +26,19 @@ pub(super) enum Verb {
     Get,
 }
 
+impl Verb {
+    /// Returns the word for the library, which changes things by it; `None` if the verb only shows them.
+    pub(super) fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Add => Some("add"),
+            Self::Change => Some("change"),
+            Self::Replace => Some("replace"),
+            Self::Del => Some("del"),
+            Self::Show | Self::Get => None,
+        }
+    }
+}
+
 /// A command whose object and verb are known; `rest` are the other words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command<'a> {

@@ -28,16 +28,17 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
     // The devices that actions name are looked up before this one is held.
     let targets = targets(devices, rest);
     let connect = |dev: &NetDev| targets.iter().try_for_each(|target| dev.connect(target));
-    let done = devices.with(name, |dev| match verb {
-        Verb::Add | Verb::Change | Verb::Replace if connect(dev).is_err() => connect(dev),
-        Verb::Add => dev.add_filter(&text),
-        Verb::Change => dev.change_filter(&text),
-        Verb::Replace => dev.replace_filter(&text),
-        Verb::Del => dev.delete_filter(&text),
-        Verb::Show | Verb::Get => Ok(()),
+    let done = devices.with(name, |dev| match verb.word() {
+        Some(verb) => {
+            if verb != "del" {
+                connect(dev)?;
+            }
+            dev.tc(&format!("filter {verb} {text}"))
+        }
+        None => Ok(Vec::new()),
     });
     match done {
-        Some(Ok(())) => Ok(Answer::default()),
+        Some(Ok(_)) => Ok(Answer::default()),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => {
             // For filters, tc looks up the device before it parses the kind's options.
@@ -68,13 +69,15 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
         None => words.join(" "),
     };
     let device = check::device()?;
-    device.replace_qdisc("root handle 1: prio")?;
-    let done = match verb {
-        Verb::Add | Verb::Replace => device.add_filter(&text),
-        Verb::Change => device.replace_filter(&text),
-        Verb::Del => device.delete_filter(&text),
-        Verb::Show | Verb::Get => Ok(()),
+    device.tc("qdisc replace root handle 1: prio")?;
+    // The temporary device has no filters to change or to replace.
+    let verb = match verb.word() {
+        Some("replace") => "add",
+        Some("change") => "replace",
+        Some(verb) => verb,
+        None => return Ok(()),
     };
+    let done = device.tc(&format!("filter {verb} {text}"));
     match done.map_err(Answer::from) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
         _ => Ok(()),
@@ -149,7 +152,7 @@ pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
 pub(super) fn get(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let (name, text) = (complete(rest)?, rest.join(" "));
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
-    match devices.with(name, |dev| dev.get_filter(&text, style)) {
+    match devices.with(name, |dev| dev.filter(&text, style)) {
         Some(Ok(info)) => Ok(Answer::good(print(&[info], None, show))),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => Err(Answer::no_device(name, &devices.names())),
@@ -208,7 +211,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.filters_info(filter.parent, style))?,
+        Some(name) => listed(devices, name, |dev| dev.filters(filter.parent, style))?,
         None => Vec::new(),
     };
     let pref = filter.pref.filter(|&pref| pref != 0);

@@ -36,7 +36,7 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     };
     let done = devices.with(name, |dev| apply(dev, verb, &place.header, rest));
     match done {
-        Some(Ok(())) => Ok(Answer::default()),
+        Some(Ok(_)) => Ok(Answer::default()),
         Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
@@ -54,22 +54,19 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     }
 }
 
-fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<(), ParseError> {
+fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<Vec<String>, ParseError> {
     let text = rest.join(" ");
     if header.parent.is_some_and(|parent| parent != Handle::UNSPEC) {
-        return match verb {
-            Verb::Add => dev.add_qdisc(&text),
-            Verb::Replace => dev.replace_qdisc(&text),
-            Verb::Change => dev.change_qdisc(&text),
-            Verb::Del => dev.delete_qdisc(&text),
-            Verb::Show | Verb::Get => Ok(()),
+        return match verb.word() {
+            Some(verb) => dev.tc(&format!("qdisc {verb} {text}")),
+            None => Ok(Vec::new()),
         };
     }
     by_handle(dev, verb, header, &text)
 }
 
 /// Changes an existing qdisc that is named by its handle alone, for `change` and `replace`; an error for `add` and `del`.
-fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<(), ParseError> {
+fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<Vec<String>, ParseError> {
     let place = "say where: root, or parent MAJOR:MINOR";
     let asked = header.handle.filter(|&handle| handle != Handle::UNSPEC);
     let there = dev.qdiscs(Default::default()).into_iter().find(|info| Some(info.handle) == asked);
@@ -80,9 +77,9 @@ fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Resul
         (_, _, None) => "Error: Specified qdisc not found.",
         (Verb::Add, _, Some(_)) => "Error: Exclusivity flag on, cannot modify.",
         (_, _, Some(info)) if info.parent == Handle::ROOT => {
-            return dev.change_qdisc(&format!("root {text}"));
+            return dev.tc(&format!("qdisc change root {text}"));
         }
-        (_, _, Some(info)) => return dev.change_qdisc(&format!("parent {} {text}", info.parent)),
+        (_, _, Some(info)) => return dev.tc(&format!("qdisc change parent {} {text}", info.parent)),
     };
     Err(ParseError::new(message).with_remedy(place))
 }

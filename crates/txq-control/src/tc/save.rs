@@ -21,7 +21,7 @@ const CLASSFUL: [&str; 3] = ["htb", "drr", "hfsc"];
 /// # impl txq::driver::Driver for Sink {
 /// #     fn info(&self) -> txq::driver::DeviceInfo { txq::driver::DeviceInfo::new("sink") }
 /// #     fn open(&mut self, _: u16) -> std::io::Result<txq::driver::DriverQueue> {
-/// #         Ok(txq::driver::DriverQueue { tx: Box::new(Sink), done: Box::new(txq::driver::NoCompletions), ring: None })
+/// #         Ok(txq::driver::DriverQueue::new(Sink, txq::driver::NoCompletions))
 /// #     }
 /// # }
 /// # impl txq::driver::Transmit for Sink {
@@ -38,7 +38,7 @@ const CLASSFUL: [&str; 3] = ["htb", "drr", "hfsc"];
 /// ```
 pub fn save(dev: &NetDev) -> String {
     let style = Style { input: true, ..Style::default() };
-    let (qdiscs, classes) = (dev.qdiscs(style), dev.classes_info(style));
+    let (qdiscs, classes) = (dev.qdiscs(style), dev.classes(style));
     let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, text: String::new() };
     if let Some(root) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::ROOT) {
         if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || CLASSFUL.contains(&root.kind.as_str())) {
@@ -141,7 +141,7 @@ impl Saved<'_> {
     /// Writes the filters of a qdisc or a class.
     fn filters(&mut self, parent: Handle) {
         let name = &self.dev.info().name;
-        let filters = self.dev.filters_info(Some(parent), self.style);
+        let filters = self.dev.filters(Some(parent), self.style);
         if filters.iter().any(|filter| filter.kind == "u32") {
             // A hash table cannot be replaced, so all filters are made anew.
             self.line(&format!("filter del dev {name} parent {parent}"));

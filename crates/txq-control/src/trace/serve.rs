@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use txq::netdev::Trace;
+use txq::trace::Trace;
 
 use super::TraceOptions;
 use super::wire::{Begun, Ended, Line, TraceEvent, TracedDevice};

@@ -27,7 +27,7 @@ impl Driver for Sink {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Self(String::new())), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Self(String::new()), NoCompletions))
     }
 }
 

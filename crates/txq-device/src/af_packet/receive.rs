@@ -5,12 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use txq::Sender;
 use txq::driver::Link;
 use txq::flow::dissect;
 use txq::packet::{Packet, PacketList};
 use txq::receive::{Receive, RxStats};
-use txq::{Sender, qdisc};
-use txq_core::arch::Arch;
 
 use super::AfPacket;
 use super::blocks::{self, Blocks};
@@ -25,16 +24,16 @@ const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
 const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 
 /// An rx queue of an interface: a socket that gets the frames that come in on it. The kernel's own stack gets them as well.
-pub struct Receiver<A: Arch = txq_core::arch::Native> {
+pub struct Receiver {
     fd: OwnedFd,
     ifname: String,
     /// Its number among the receivers of one call.
     queue: u16,
-    source: Source<A>,
+    source: Source,
     /// Whether packets get the time at which they came in.
     times: bool,
     /// Packets that exceed the budget of the call that received them: a frame may have been cut into many.
-    ready: PacketList<A>,
+    ready: PacketList,
     /// An error after packets, which the next call returns.
     failure: Option<io::Error>,
     stats: RxStats,
@@ -43,14 +42,14 @@ pub struct Receiver<A: Arch = txq_core::arch::Native> {
 }
 
 /// How frames come from the kernel.
-enum Source<A: Arch> {
+enum Source {
     /// By `recvmmsg`, into buffers for the next frames.
-    Messages { messages: Messages, spare: PacketList<A> },
+    Messages { messages: Messages, spare: PacketList },
     /// In shared memory.
     Blocks(Blocks),
 }
 
-impl<A: Arch> std::fmt::Debug for Receiver<A> {
+impl std::fmt::Debug for Receiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Receiver")
             .field("interface", &self.ifname)
@@ -66,19 +65,14 @@ impl AfPacket {
     ///
     /// # Errors
     /// When the process may not receive on the interface, and when the kernel lacks one of the options (5.10 has all).
-    pub fn receivers<A: Arch>(&self, n: u16) -> io::Result<Vec<Receiver<A>>> {
+    pub fn receivers(&self, n: u16) -> io::Result<Vec<Receiver>> {
         let mut group = None;
         (0..n)
             .map(|queue| self.receiver_of(queue, n > 1, &mut group).map_err(|error| self.explain(error)))
             .collect()
     }
 
-    fn receiver_of<A: Arch>(
-        &self,
-        queue: u16,
-        several: bool,
-        group: &mut Option<u16>,
-    ) -> io::Result<Receiver<A>> {
+    fn receiver_of(&self, queue: u16, several: bool, group: &mut Option<u16>) -> io::Result<Receiver> {
         let fd = socket::open()?;
         let on = |option| sys::set::<libc::c_int>(&fd, libc::SOL_PACKET, option, 1);
         on(libc::PACKET_VNET_HDR)?;
@@ -154,17 +148,17 @@ enum Fault {
     Malformed,
 }
 
-impl<A: Arch> Receiver<A> {
+impl Receiver {
     /// Returns whether frames come in memory that the kernel shares ([`AfPacket::blocks`]).
     pub fn has_blocks(&self) -> bool {
         matches!(self.source, Source::Blocks(_))
     }
 
     /// Receives at most `budget` frames and keeps their packets in `ready`. Returns whether there may be more.
-    fn refill(&mut self, budget: usize, sender: &mut Sender<A>) -> io::Result<bool> {
+    fn refill(&mut self, budget: usize, sender: &mut Sender) -> io::Result<bool> {
         let Self { source, ready, stats, .. } = self;
         let mark = Mark { queue: self.queue, times: self.times };
-        let mut take = |packets: Result<PacketList<A>, Fault>| match packets {
+        let mut take = |packets: Result<PacketList, Fault>| match packets {
             Ok(mut packets) => ready.append(&mut packets),
             Err(Fault::TooLong) => stats.too_long += 1,
             Err(Fault::Malformed) => stats.malformed += 1,
@@ -232,7 +226,7 @@ struct Mark {
 
 impl Mark {
     /// Returns the packet of a frame that is in it as a whole.
-    fn whole<A: Arch>(self, mut packet: Packet<A>, vnet: Vnet, notes: Notes) -> Result<PacketList<A>, Fault> {
+    fn whole(self, mut packet: Packet, vnet: Vnet, notes: Notes) -> Result<PacketList, Fault> {
         let segments = vnet.complete(packet.data_mut(), Link::Ethernet);
         if let Some((size, segs)) = segments.map_err(|Malformed| Fault::Malformed)? {
             packet.set_gso(size, segs);
@@ -243,7 +237,7 @@ impl Mark {
     }
 
     /// Gives the packets of a frame what the kernel has noted about it.
-    fn all<A: Arch>(self, mut packets: PacketList<A>, notes: Notes) -> Result<PacketList<A>, Fault> {
+    fn all(self, mut packets: PacketList, notes: Notes) -> Result<PacketList, Fault> {
         let mut tagged = true;
         packets.for_each_mut(|packet| {
             packet.set_rx_queue(self.queue);
@@ -258,34 +252,24 @@ impl Mark {
 
 /// Cuts a frame of `len` bytes, of which `bytes` are here, into packets of its segments. An error if it has none, and if there are no
 /// buffers for them.
-fn cut<A: Arch>(
-    bytes: &[u8],
-    len: usize,
-    vnet: Vnet,
-    sender: &mut Sender<A>,
-) -> Result<PacketList<A>, Fault> {
+fn cut(bytes: &[u8], len: usize, vnet: Vnet, sender: &mut Sender) -> Result<PacketList, Fault> {
     let size = vnet.gso_size().filter(|_| bytes.len() >= len).ok_or(Fault::TooLong)?;
-    let packets = qdisc::cut_bytes(bytes, &dissect(bytes), size, |headers, part| {
+    let packets = txq::generic::qdisc::cut_bytes(bytes, &dissect(bytes), size, |headers, part| {
         let mut segment = sender.alloc(headers.len() + part.len()).ok()?;
         let (head, rest) = segment.data_mut().split_at_mut(headers.len());
         head.copy_from_slice(headers);
         rest.copy_from_slice(part);
-        Some(segment)
+        Some(segment.0)
     });
-    packets.ok_or(Fault::TooLong)
+    packets.map(PacketList).ok_or(Fault::TooLong)
 }
 
-impl<A: Arch> Receive<A> for Receiver<A> {
+impl Receive for Receiver {
     fn link(&self) -> Link {
         Link::Ethernet
     }
 
-    fn receive(
-        &mut self,
-        budget: usize,
-        sender: &mut Sender<A>,
-        batch: &mut PacketList<A>,
-    ) -> io::Result<usize> {
+    fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize> {
         let (before, bytes) = (batch.len(), batch.bytes());
         let mut failure = self.failure.take();
         let mut more = failure.is_none();
@@ -349,7 +333,7 @@ impl<A: Arch> Receive<A> for Receiver<A> {
     }
 }
 
-impl<A: Arch> Receiver<A> {
+impl Receiver {
     fn lost(&self, error: io::Error) -> io::Error {
         let text = match error.raw_os_error() {
             Some(libc::ENETDOWN) => {
@@ -361,7 +345,7 @@ impl<A: Arch> Receiver<A> {
     }
 }
 
-impl<A: Arch> AsFd for Receiver<A> {
+impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::ptr;
 
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::Arch;
 
 use crate::sys;
 use crate::vnet::{self, Vnet};
@@ -73,11 +72,7 @@ impl Messages {
 
     /// Receives frames into `packets`, as many as there are and at most [`BATCH`], without waiting. Returns how many. The
     /// first packets hold the frames, [`frame`](Messages::frame) describes them.
-    pub(super) fn receive<A: Arch>(
-        &mut self,
-        fd: &OwnedFd,
-        packets: &mut PacketList<A>,
-    ) -> io::Result<usize> {
+    pub(super) fn receive(&mut self, fd: &OwnedFd, packets: &mut PacketList) -> io::Result<usize> {
         let Self { headers, parts, vnet, control, beyond } = self;
         let mut n = 0;
         packets.for_each_mut(|packet| {
@@ -146,7 +141,7 @@ pub(super) fn vlan_of(status: u32, tci: u16, protocol: u16) -> Option<(u16, u16)
 
 /// Puts a VLAN tag back behind the addresses of a frame. Returns false if the frame is shorter than its header, or has no
 /// headroom.
-pub(super) fn tag<A: Arch>(packet: &mut Packet<A>, (protocol, tci): (u16, u16)) -> bool {
+pub(super) fn tag(packet: &mut Packet, (protocol, tci): (u16, u16)) -> bool {
     const ADDRESSES: usize = 12;
     if packet.len() < ADDRESSES + 2 || packet.push(4).is_none() {
         return false;

@@ -43,7 +43,7 @@ impl Done {
     fn complete(&mut self, buffer: usize, of: Use, done: &mut PacketList) {
         self.completed = self.completed.wrapping_add(1);
         let umem = &self.queue.umem;
-        // SAFETY: the caller has taken the buffer from the table, which names those that `into_offset` gave to the kernel.
+        // SAFETY: the caller has taken the buffer from the table, which names those that `take_offset` gave to the kernel.
         let packet = unsafe { umem.pool.packet_at(buffer * umem.stride) };
         match of {
             Use::Copied => {

@@ -2,9 +2,9 @@
 //! when it leaves.
 
 use rustix::time::{ClockId, DynamicClockId, clock_gettime_dynamic};
+use txq::Nanos;
+use txq::flow::layout::Layout;
 use txq::packet::Packet;
-use txq_core::arch::Nanos;
-use txq_core::flow::layout::Layout;
 
 /// Length in bytes, of flags, request and launch time.
 pub(super) const LEN: usize = 24;
@@ -82,7 +82,7 @@ mod tests {
         data[16..18].copy_from_slice(&46u16.to_be_bytes());
         data[23] = 17;
         data[38..40].copy_from_slice(&26u16.to_be_bytes());
-        packet.set_checksum_partial(partial);
+        packet.0.set_checksum_partial(partial);
         packet
     }
 

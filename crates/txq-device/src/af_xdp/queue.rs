@@ -212,7 +212,7 @@ impl Drop for Queue {
         self.fd = None;
         let pool = &self.umem.pool;
         let held = (0..self.uses.len()).filter(|&buffer| self.uses.get(buffer) != Use::None);
-        // SAFETY: the table names the buffers that `into_offset` gave to the kernel and that it has not returned.
+        // SAFETY: the table names the buffers that `take_offset` gave to the kernel and that it has not returned.
         let packets: PacketList =
             held.map(|buffer| unsafe { pool.packet_at(buffer * self.umem.stride) }).collect();
         drop(packets);

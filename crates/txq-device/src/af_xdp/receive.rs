@@ -96,7 +96,7 @@ impl Receiver {
         for _ in 0..want.min(self.fill.room(want)) {
             let Ok(packet) = self.alloc(sender) else { break };
             let Queue { umem, uses, .. } = &*self.queue;
-            let buffer = packet.into_offset(&umem.pool) / umem.stride;
+            let buffer = umem.pool.take_offset(packet) / umem.stride;
             uses.set(buffer, Use::Fill);
             self.fill.push((buffer * umem.stride) as u64);
             self.filled += 1;
@@ -116,7 +116,7 @@ impl Receiver {
             return None;
         }
         self.filled -= 1;
-        // SAFETY: the table names the buffers that `into_offset` gave to the kernel, and has returned this one just now.
+        // SAFETY: the table names the buffers that `take_offset` gave to the kernel, and has returned this one just now.
         let mut packet = unsafe { umem.pool.packet_at(buffer * umem.stride) };
         // The packet begins at the pool's headroom. The kernel leaves as much free, and no less than its own.
         let headroom = at - buffer * umem.stride;

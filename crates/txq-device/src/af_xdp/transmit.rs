@@ -95,7 +95,7 @@ impl Tx {
             packet.pull(metadata::LEN);
             options = libc::XDP_TX_METADATA;
         }
-        let address = packet.into_offset(pool);
+        let address = pool.take_offset(packet);
         self.queue.uses.set(address / self.queue.umem.stride, of);
         let pushed = self.ring.push(Desc { address: address as u64, len, options });
         debug_assert!(pushed, "the ring has room");
@@ -153,7 +153,7 @@ impl Transmit for Tx {
                 break;
             }
             let launch_at = match packet.departure() {
-                at if self.offloads.launch_time && at > cx.clock.now() => {
+                at if self.offloads.launch_time && at > cx.now() => {
                     at + *ahead.get_or_insert_with(metadata::tai_ahead)
                 }
                 _ => 0,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pcap_file::TsResolution;
 use pcap_file::pcap::PcapParser;
-use txq_core::flow::Link;
+use txq::flow::Link;
 
 use super::{Raw, Wrong, link_of};
 

@@ -9,7 +9,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
 
-use txq_core::flow::Link;
+use txq::flow::Link;
 
 use super::{Raw, Wrong, link_of};
 

@@ -5,20 +5,19 @@
 
 use std::mem;
 
-use txq::driver::{Clock, Complete, DriverQueue, Status, Transmit, TxCx};
-use txq::packet::PacketList;
+use txq::driver::Status;
+use txq::generic::driver::{Complete, DriverQueue, Transmit, TxCx};
 use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::clock::Clock;
+use txq_core::packet::PacketList;
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 /// Creates a txq whose ring holds `packets`.
 pub(super) fn queue<A: Arch>(packets: u32, inline: bool) -> DriverQueue<A> {
     // Each batch has at least one packet, so there is an entry for it while there is room for the packet.
     let (tx, done) = ring(packets);
-    DriverQueue {
-        tx: Box::new(Tx { ring: tx }),
-        done: Box::new(Done { ring: done, inline }),
-        ring: Some(packets),
-    }
+    let (tx, done) = (Box::new(Tx { ring: tx }), Box::new(Done { ring: done, inline }));
+    DriverQueue { tx, done, ring: Some(packets) }
 }
 
 struct Tx<A: Arch = Native> {

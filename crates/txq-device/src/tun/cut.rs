@@ -1,6 +1,6 @@
 //! Cutting a UDP packet in the driver, where the kernel does not: before Linux 6.2, and into more than 128 datagrams.
 
-use txq_core::flow::layout::Layout;
+use txq::flow::layout::Layout;
 
 use crate::vnet::{self, Vnet};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::io::{Errno, readv};
 use txq::Sender;
+use txq::flow::Link;
 use txq::packet::{Packet, PacketList};
 use txq::receive::{Receive, RxStats};
-use txq_core::flow::Link;
 
 use super::Interface;
 use crate::sys;

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::{Errno, writev};
+use txq::Nanos;
 use txq::driver::{Status, Transmit, TxCx};
 use txq::drop::DropReason;
+use txq::flow::Link;
+use txq::flow::layout::Layout;
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::{Arch, Nanos};
-use txq_core::flow::Link;
-use txq_core::flow::layout::Layout;
 
 use super::cut;
 use super::{Interface, Kind};
@@ -57,7 +57,7 @@ impl Tx {
 
     /// Sends one packet.
     #[inline]
-    fn send<A: Arch>(&mut self, packet: &Packet<A>) -> Result<(), Refusal> {
+    fn send(&mut self, packet: &Packet) -> Result<(), Refusal> {
         if packet.segs() > 1 {
             return self.send_segments(packet);
         }
@@ -103,7 +103,7 @@ impl Tx {
 
     /// Sends a packet that the kernel cuts into segments.
     #[cold]
-    fn send_segments<A: Arch>(&mut self, packet: &Packet<A>) -> Result<(), Refusal> {
+    fn send_segments(&mut self, packet: &Packet) -> Result<(), Refusal> {
         let unfit = |reason| Err(Refusal::Unfit(reason));
         let (data, (size, _)) = (packet.data(), packet.gso());
         self.check(packet.link(), data)?;
@@ -154,12 +154,7 @@ impl Tx {
 
     /// Decides about the first packet of `batch`, which was not sent: drops it, or returns when to retry.
     #[cold]
-    fn refused<A: Arch>(
-        &mut self,
-        refusal: Refusal,
-        batch: &mut PacketList<A>,
-        cx: &mut TxCx<'_, A>,
-    ) -> Option<Status> {
+    fn refused(&mut self, refusal: Refusal, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Option<Status> {
         let busy = |after| Some(Status::Busy { retry: Some(after) });
         let reason = match refusal {
             Refusal::Kernel(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
@@ -197,8 +192,8 @@ impl Tx {
     }
 }
 
-impl<A: Arch> Transmit<A> for Tx {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         while !batch.is_empty() {
             let mut n = 0;
             let refusal = batch.iter().find_map(|packet| {

@@ -4,7 +4,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-use txq_core::arch::Nanos;
+use txq::Nanos;
 
 use super::socket::{SO_TXTIME, UDP_GRO, UDP_SEGMENT};
 use crate::sys;

@@ -10,7 +10,6 @@ use txq::drop::DropReason;
 use txq::packet::Packet;
 use txq::pool::AllocError;
 use txq::{Sender, driver::Link};
-use txq_core::arch::Arch;
 
 /// Length of an IPv4 header without options and a UDP header.
 const HEADERS_V4: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
@@ -84,7 +83,7 @@ impl Datagram {
 
     /// Puts the headers in front of `packet`, which holds the payload. Returns `None` and leaves the packet as it was if its
     /// headroom is smaller than the headers, or the datagram longer than an IP packet can be (65,535 bytes).
-    pub fn push<A: Arch>(&self, packet: &mut Packet<A>) -> Option<()> {
+    pub fn push(&self, packet: &mut Packet) -> Option<()> {
         self.lengths(packet.data().len() + self.header_len())?;
         packet.push(self.header_len())?;
         packet.set_link(Link::Ip);
@@ -254,11 +253,7 @@ impl Datagram {
 ///
 /// # Errors
 /// As [`Sender::alloc`]; also [`AllocError::TooLong`] if the datagram is longer than an IP packet can be.
-pub fn packet<A: Arch>(
-    sender: &mut Sender<A>,
-    to: SocketAddr,
-    payload: &[u8],
-) -> Result<Packet<A>, AllocError> {
+pub fn packet(sender: &mut Sender, to: SocketAddr, payload: &[u8]) -> Result<Packet, AllocError> {
     let datagram = Datagram::new(to);
     let head = datagram.header_len();
     let mut packet = sender.alloc(head + payload.len())?;

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::ptr;
 
+use txq::Nanos;
 use txq::drop::DropReason;
 use txq::packet::Packet;
-use txq_core::arch::{Arch, Nanos};
 
 use super::control::{Control, Writer};
 use super::datagram::Datagram;
@@ -112,9 +112,9 @@ impl Messages {
     }
 
     /// Fills messages with packets, from the first, until the arrays are full or a packet needs another call.
-    pub(super) fn fill<'m, 'f: 'm, A: Arch>(
+    pub(super) fn fill<'m, 'f: 'm>(
         &'m mut self,
-        packets: impl Iterator<Item = &'f Packet<A>>,
+        packets: impl Iterator<Item = &'f Packet>,
         rules: &Rules,
     ) -> Fill<'m> {
         let (mut filled, mut open, mut parts) = (0, None::<Open>, 0);
@@ -246,7 +246,7 @@ struct Content<'f> {
 
 impl<'f> Content<'f> {
     /// Returns the content of a packet, or what to do about a packet that no message can have.
-    fn of<A: Arch>(packet: &'f Packet<A>, rules: &Rules) -> Result<Self, Fill<'static>> {
+    fn of(packet: &'f Packet, rules: &Rules) -> Result<Self, Fill<'static>> {
         let (size, segs) = packet.gso();
         let parse = if segs > 1 { Datagram::parse_segments } else { Datagram::parse };
         let (datagram, payload) = parse(packet.data()).map_err(Fill::Bad)?;
@@ -264,7 +264,7 @@ impl<'f> Content<'f> {
 }
 
 /// Returns the payload of a packet that differs from the one `before` only in its payload; `None` for others.
-fn alike<'f, A: Arch>(packet: &'f Packet<A>, before: &[u8]) -> Option<&'f [u8]> {
+fn alike<'f>(packet: &'f Packet, before: &[u8]) -> Option<&'f [u8]> {
     if packet.segs() > 1 { None } else { Datagram::parse_alike(packet.data(), before) }
 }
 
@@ -296,7 +296,7 @@ impl Message {
     }
 }
 
-fn departure<A: Arch>(packet: &Packet<A>, rules: &Rules) -> Nanos {
+fn departure(packet: &Packet, rules: &Rules) -> Nanos {
     if rules.txtime { packet.departure() } else { 0 }
 }
 

@@ -4,10 +4,10 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 
+use txq::Nanos;
 use txq::driver::{Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::{Arch, Nanos};
 
 use super::counters::{Counters, add};
 use super::datagram::Datagram;
@@ -71,7 +71,7 @@ impl Tx {
     }
 
     /// Sends the first messages of a batch; returns the number of packets sent, or the error of the first message.
-    fn send<A: Arch>(&mut self, batch: &PacketList<A>) -> Result<usize, Failed> {
+    fn send(&mut self, batch: &PacketList) -> Result<usize, Failed> {
         let mut filled = match self.messages.fill(batch.iter(), &self.rules) {
             Fill::Ready(filled) => filled,
             Fill::Apart => return Err(Failed::Apart),
@@ -164,7 +164,7 @@ impl Tx {
     }
 
     /// Sends the first packet, which has segments that the kernel does not cut, as one message a segment.
-    fn send_apart<A: Arch>(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Option<Status> {
+    fn send_apart(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Option<Status> {
         let mut packet = batch.pop_front()?;
         let size = usize::from(packet.gso().0);
         let mut sent = 0;
@@ -181,7 +181,7 @@ impl Tx {
                     sent += messages.iter().map(|message| message.segment).sum::<usize>();
                     self.went_out(first);
                 }
-                Err(error) => match self.refused(error, first, cx.clock.now()) {
+                Err(error) => match self.refused(error, first, cx.now()) {
                     Refused::Again => {}
                     other => break Some(other),
                 },
@@ -201,7 +201,7 @@ impl Tx {
 }
 
 /// Takes the first `sent` bytes of payload off a packet with segments of `size` bytes, whose headers stay.
-fn shorten<A: Arch>(packet: &mut Packet<A>, sent: usize, size: usize) {
+fn shorten(packet: &mut Packet, sent: usize, size: usize) {
     let Ok((datagram, payload)) = Datagram::parse_segments(packet.data()) else { return };
     let (all, left, hash) = (packet.data().len(), payload.len().saturating_sub(sent), packet.hash());
     if sent == 0 || packet.pull(all - left).is_none() {
@@ -233,9 +233,9 @@ enum Failed {
     Error(io::Error, Message),
 }
 
-impl<A: Arch> Transmit<A> for Tx {
-    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
-        if self.refusal.is_some_and(|refusal| cx.clock.now() >= refusal.until) {
+impl Transmit for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        if self.refusal.is_some_and(|refusal| cx.now() >= refusal.until) {
             self.cut_again();
         }
         let mut done = PacketList::new();
@@ -251,9 +251,7 @@ impl<A: Arch> Transmit<A> for Tx {
                     None => continue,
                 },
                 Err(Failed::Bad(reason)) => (1, Refused::Drop(reason)),
-                Err(Failed::Error(error, first)) => {
-                    (first.packets, self.refused(error, first, cx.clock.now()))
-                }
+                Err(Failed::Error(error, first)) => (first.packets, self.refused(error, first, cx.now())),
             };
             match refused {
                 Refused::Again => {}

@@ -35,7 +35,7 @@ fn a_checksum_left_to_the_card_is_computed() {
 #[test]
 fn segments_get_the_sum_of_the_pseudo_header() {
     let config = PoolConfig { buffers: 32, backing: Backing::Heap, ..PoolConfig::default() };
-    let mut cache = Pool::<txq_core::arch::Native>::new(&config).unwrap().cache("test", 0);
+    let mut cache = Pool::new(&config).unwrap().cache("test", 0);
     let mut packet = cache.alloc(udp().len()).unwrap();
     packet.data_mut().copy_from_slice(&udp());
     assert_eq!(Vnet::of(&packet), Some(Vnet::default()));

@@ -89,15 +89,15 @@ fn tbf_keeps_the_rate() {
 #[test]
 fn tbf_over_fq_codel_keeps_the_rate() {
     check("handle 1: tbf rate 20mbit burst 20k latency 50ms", |dev| {
-        dev.add_qdisc("parent 1:1 handle 10: fq_codel limit 200").unwrap();
+        dev.tc("qdisc add parent 1:1 handle 10: fq_codel limit 200").unwrap();
     });
 }
 
 #[test]
 fn htb_over_fq_codel_keeps_the_rate() {
     check("handle 1: htb default 10", |dev| {
-        dev.add_class("parent 1: classid 1:10 htb rate 20mbit burst 20k cburst 20k").unwrap();
-        dev.add_qdisc("parent 1:10 handle 10: fq_codel limit 200").unwrap();
+        dev.tc("class add parent 1: classid 1:10 htb rate 20mbit burst 20k cburst 20k").unwrap();
+        dev.tc("qdisc add parent 1:10 handle 10: fq_codel limit 200").unwrap();
     });
 }
 

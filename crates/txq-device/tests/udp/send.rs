@@ -217,7 +217,7 @@ fn each_txq_can_have_a_socket() {
 fn departure_times_are_handed_down() {
     let peer = peer(V4);
     let udp = Udp::bind(V4).unwrap();
-    let horizon = |udp: &Udp| Driver::<txq_core::arch::Native>::pacing_horizon(udp);
+    let horizon = |udp: &Udp| Driver::pacing_horizon(udp);
     assert_eq!(
         (horizon(&udp), horizon(&udp.clone().horizon(Duration::from_secs(5)))),
         (Duration::ZERO, Duration::from_secs(5))

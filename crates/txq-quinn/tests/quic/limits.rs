@@ -46,9 +46,9 @@ fn htb_limits_each_tenant() {
     for (minor, rate) in [(10, 4), (20, 12)] {
         device
             .dev
-            .add_class(&format!("parent 1: classid 1:{minor} htb rate {rate}mbit burst 10k cburst 10k"))
+            .tc(&format!("class add parent 1: classid 1:{minor} htb rate {rate}mbit burst 10k cburst 10k"))
             .unwrap();
-        device.dev.add_qdisc(&format!("parent 1:{minor} fq")).unwrap();
+        device.dev.tc(&format!("qdisc add parent 1:{minor} fq")).unwrap();
     }
     run(2, async {
         let tenant = |remote: SocketAddr| match remote.ip() {
@@ -71,7 +71,7 @@ fn htb_limits_each_tenant() {
             task.await.unwrap();
         }
         for (class, megabits) in [(":10", MEGABITS[0]), (":20", MEGABITS[1])] {
-            let classes = device.dev.classes_info(Default::default());
+            let classes = device.dev.classes(Default::default());
             let found = classes.iter().find(|info| info.handle.to_string().ends_with(class)).unwrap();
             let bytes = found.stats.unwrap().bytes;
             assert!(bytes >= 500_000, "{found:?}");

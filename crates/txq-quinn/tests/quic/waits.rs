@@ -46,7 +46,7 @@ fn connections_wait_for_buffers() {
 fn connections_wait_for_room() {
     for threads in [1, 2] {
         let device = Device::new("127.0.0.1:0", "handle 1: tbf rate 20mbit burst 3000 limit 1mb", 512);
-        device.dev.add_qdisc("parent 1:1 pfifo limit 40").unwrap();
+        device.dev.tc("qdisc add parent 1:1 pfifo limit 40").unwrap();
         let counts = send(threads, &device, 1000);
         assert!(counts.no_room > 0, "{counts:?}");
         assert_eq!(device.dev.stats().dropped.total(), 0, "{:?}", device.dev.stats());

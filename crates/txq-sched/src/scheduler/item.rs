@@ -14,7 +14,13 @@ use txq_core::flow::Link;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'h, T> {
-    pub(super) value: T,
+    value: T,
+    meta: Meta<'h>,
+}
+
+/// What a packet tells qdiscs and filters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta<'h> {
     pub(super) len: u32,
     pub(super) priority: u32,
     pub(super) mark: u32,
@@ -29,46 +35,50 @@ impl<'h, T> Item<'h, T> {
     /// Returns a packet of `len` bytes on the link, with its link-layer header if it has one. Rates, quanta and byte limits count them.
     pub fn new(len: u32, value: T) -> Self {
         let (hash, departure, link) = (0, 0, Link::Ethernet);
-        Self { value, len, priority: 0, mark: 0, hash, departure, segments: 1, header: &[], link }
+        let meta = Meta { len, priority: 0, mark: 0, hash, departure, segments: 1, header: &[], link };
+        Self { value, meta }
     }
 
     /// Sets the priority (`SO_PRIORITY`, `skb->priority`): a band, or a class such as `0x1_0010` for `1:10`.
     pub fn priority(self, priority: u32) -> Self {
-        Self { priority, ..self }
+        Self { meta: Meta { priority, ..self.meta }, ..self }
     }
 
     /// Sets the mark that `fw` filters match (`SO_MARK`, `skb->mark`).
     pub fn mark(self, mark: u32) -> Self {
-        Self { mark, ..self }
+        Self { meta: Meta { mark, ..self.meta }, ..self }
     }
 
     /// Sets the flow's hash (`skb->hash`), for programs that know their flows, such as a number of a connection. 0 stands
     /// for unknown: the qdisc then hashes the header. Packets with neither are one flow.
     pub fn hash(self, hash: u32) -> Self {
-        Self { hash, ..self }
+        Self { meta: Meta { hash, ..self.meta }, ..self }
     }
 
     /// Sets the earliest departure time, on the program's clock; 0 means as soon as possible (`SCM_TXTIME`).
     pub fn departure(self, at: Nanos) -> Self {
-        Self { departure: at, ..self }
+        Self { meta: Meta { departure: at, ..self.meta }, ..self }
     }
 
     /// Sets the number of segments that the packet is cut into after it has left (`gso_segs`). Counters count segments. No
     /// qdisc cuts the packet.
     pub fn segments(self, segments: u16) -> Self {
-        Self { segments: segments.max(1), ..self }
+        Self { meta: Meta { segments: segments.max(1), ..self.meta }, ..self }
     }
 
     /// Sets the packet's first bytes, from its Ethernet header on: filters read them, qdiscs hash flows and mark congestion
     /// (ECN) in them. They are copied, as many as [`Config::header`](super::Config::header) says.
     pub fn header<'n>(self, header: &'n [u8]) -> Item<'n, T> {
-        let Self { value, len, priority, mark, hash, departure, segments, .. } = self;
-        Item { value, len, priority, mark, hash, departure, segments, header, link: Link::Ethernet }
+        Item { value: self.value, meta: Meta { header, link: Link::Ethernet, ..self.meta } }
     }
 
     /// Sets the packet's first bytes, from its IP header on, as [`header`](Item::header) does.
     pub fn ip_header<'n>(self, header: &'n [u8]) -> Item<'n, T> {
-        Item { link: Link::Ip, ..self.header(header) }
+        Item { value: self.value, meta: Meta { header, link: Link::Ip, ..self.meta } }
+    }
+
+    pub(super) fn into_parts(self) -> (T, Meta<'h>) {
+        (self.value, self.meta)
     }
 }
 
@@ -85,6 +95,17 @@ pub struct Departed<T> {
     /// The byte that the IPv4 header's TOS or the IPv6 header's traffic class must have now, if a qdisc has changed it in the
     /// header that was handed in: congestion experienced (RFC 3168), or cake's `wash`.
     pub tos: Option<u8>,
+}
+
+/// What a scheduler answers to the question for its next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// This packet leaves now.
+    Packet(Departed<T>),
+    /// Packets are queued, and none may leave before this time.
+    Until(Nanos),
+    /// Nothing is queued; or the qdisc waits for a command (plug).
+    Idle,
 }
 
 /// A packet that was dropped.

@@ -1,11 +1,11 @@
 //! [`Scheduler`]: a tree of qdiscs for a program that has its own event loop and its own buffers.
 //!
 //! It has no threads, sockets or clock. The program enqueues [`Item`]s, each with a value of its own such as a buffer or a
-//! key. It dequeues at a time that it names, sends what it gets, and sleeps until [`Scheduler::next_event`]. tc's commands
+//! key. It polls at a time that it names, sends the packet that it gets, or sleeps until the time that it gets. tc's commands
 //! build and change the tree ([`Scheduler::tc`]).
 //!
 //! ```
-//! use txq_sched::{Item, Scheduler};
+//! use txq_sched::{Item, Next, Scheduler};
 //!
 //! // 1 Mbit/s; packets with mark 7 go first.
 //! let mut link = Scheduler::new("handle 1: tbf rate 1mbit burst 1600 latency 1s")?;
@@ -16,10 +16,11 @@
 //! }
 //! let mut now = 0;
 //! let mut sent = Vec::new();
-//! while !link.is_empty() {
-//!     match link.dequeue(now) {
-//!         Some(packet) => sent.push((packet.value, now)),
-//!         None => now = link.next_event().expect("a time, as the link is not empty"),
+//! loop {
+//!     match link.poll(now) {
+//!         Next::Packet(packet) => sent.push((packet.value, now)),
+//!         Next::Until(time) => now = time,
+//!         Next::Idle => break,
 //!     }
 //! }
 //! assert_eq!(sent, [("voice", 0), ("bulk", 11_200_000)]);
@@ -27,8 +28,7 @@
 //! ```
 
 mod item;
-mod packets;
-mod top;
+mod native;
 mod values;
 
 #[cfg(test)]
@@ -36,21 +36,20 @@ mod tests;
 
 use std::fmt;
 
-use txq_core::arch::{Nanos, Native};
-use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::PacketList;
-use txq_core::pool::{Backing, Cache, Pool, PoolConfig, PoolError};
+use txq_core::pool::PoolError;
 use txq_core::stats::QdiscStats;
 
+use crate::Nanos;
 use crate::filter::FilterInfo;
-use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
-use crate::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
-use top::Top;
+use crate::generic::{self, PacketScheduler};
+use crate::qdisc::{Budget, Custom, Env, Qdisc, Verdict};
+use crate::tc::{self, BatchError, ClassInfo, Handle, ParseError, QdiscInfo, Style};
+use native::Tree;
 use values::Values;
 
-pub use item::{Departed, Dropped, Item};
-pub use packets::PacketScheduler;
+pub use item::{Departed, Dropped, Item, Next};
 
 /// The configuration of a [`Scheduler`]. Write `..Config::default()` last: a later version may have more fields.
 #[derive(Clone, Copy, Debug)]
@@ -84,23 +83,18 @@ pub enum SchedulerError {
 
 /// A tree of qdiscs over the program's own buffers, of type `T`. See the [module](self).
 pub struct Scheduler<T> {
-    inner: PacketScheduler,
-    cache: Cache,
+    tree: Tree,
     values: Values<T>,
     /// Packets dropped by the last call.
     dropped: Vec<Dropped<T>>,
     /// Clones a value, for qdiscs that duplicate packets.
     clone: Option<fn(&T) -> T>,
-    out: PacketList,
-    /// The last call was a dequeue that returned nothing.
-    waits: bool,
-    header: usize,
 }
 
 impl<T> fmt::Debug for Scheduler<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler")
-            .field("kind", &self.inner.qdisc().kind())
+            .field("kind", &self.tree.packets.qdisc().kind())
             .field("len", &self.len())
             .finish_non_exhaustive()
     }
@@ -129,29 +123,18 @@ impl<T> Scheduler<T> {
     /// # Errors
     /// A number of packets or bytes that memory cannot hold.
     pub fn of(qdisc: Box<dyn Qdisc>, config: &Config) -> Result<Self, SchedulerError> {
-        Self::from_packets(PacketScheduler::of(qdisc, config.env), config)
+        Self::from_packets(PacketScheduler::of(Box::new(Custom(qdisc)), config.env), config)
     }
 
-    fn from_packets(inner: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
-        let header = config.header.min(u16::MAX.into());
-        let pool = Pool::new(&PoolConfig {
-            name: "scheduler".into(),
-            buffers: config.packets,
-            room: header.max(1),
-            headroom: 0,
-            backing: Backing::Heap,
-            ..PoolConfig::default()
-        })?;
-        Ok(Self {
-            inner,
-            cache: pool.cache("scheduler", 0),
-            values: Values::new(),
-            dropped: Vec::new(),
-            clone: None,
-            out: PacketList::new(),
-            waits: false,
-            header,
-        })
+    /// As [`of`](Scheduler::of), for a part of a qdisc in parts, which benchmarks run one by one.
+    #[doc(hidden)]
+    pub fn of_part(part: Box<dyn generic::qdisc::Qdisc>, config: &Config) -> Result<Self, SchedulerError> {
+        Self::from_packets(PacketScheduler::of(part, config.env), config)
+    }
+
+    fn from_packets(packets: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
+        let tree = Tree::new(packets, config)?;
+        Ok(Self { tree, values: Values::new(), dropped: Vec::new(), clone: None })
     }
 
     /// Lets qdiscs duplicate packets (netem's `duplicate`) by cloning their values. Without this a duplicate is dropped as
@@ -167,29 +150,22 @@ impl<T> Scheduler<T> {
     /// Queues a packet at the time `now`, or drops it. Packets that were dropped, this one or another in its place, are in
     /// [`dropped`](Scheduler::dropped) until the next call.
     pub fn enqueue(&mut self, now: Nanos, item: Item<'_, T>) -> Verdict {
-        self.begin();
-        let header = &item.header[..item.header.len().min(self.header).min(item.len as usize)];
-        let mut packet = match self.cache.alloc(header.len()) {
-            Ok(packet) => packet,
-            Err(_) => {
-                self.inner.count_drop(DropReason::NoMem);
-                self.dropped.push(Dropped { value: item.value, reason: DropReason::NoMem });
-                return Verdict::Drop;
-            }
+        self.dropped.clear();
+        let (value, meta) = item.into_parts();
+        let Some(mut packet) = self.tree.packet(&meta) else {
+            self.dropped.push(Dropped { value, reason: DropReason::NoMem });
+            return Verdict::Drop;
         };
-        if !header.is_empty() {
-            packet.data_mut().copy_from_slice(header);
-            packet.set_link(item.link);
-            values::find_headers(&mut packet);
+        self.values.insert(value, &mut packet);
+        self.call(|tree, copied| tree.enqueue(now, packet, copied))
+    }
+
+    /// Returns the next packet that may leave at the time `now`, or when to ask again.
+    pub fn poll(&mut self, now: Nanos) -> Next<T> {
+        match self.dequeue(now) {
+            Some(packet) => Next::Packet(packet),
+            None => self.next_event().map_or(Next::Idle, Next::Until),
         }
-        packet.set_len_beyond(item.len);
-        packet.set_priority(item.priority);
-        packet.set_mark(item.mark);
-        packet.set_hash(item.hash);
-        packet.set_departure(item.departure);
-        packet.set_gso(0, item.segments);
-        self.values.insert(item.value, &mut packet);
-        self.call(now, |top, cx| top.qdisc.enqueue(packet, cx))
     }
 
     /// Returns the next packet that may leave at the time `now`, if there is one.
@@ -209,34 +185,28 @@ impl<T> Scheduler<T> {
     /// Calls `f` with each packet that may leave at the time `now`, within the budget: for programs whose list is not a `Vec`.
     /// Packets left over by a panic of `f` are lost with their values.
     pub fn dequeue_with(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
-        self.begin();
-        let mut out = std::mem::take(&mut self.out);
-        self.call(now, |top, cx| top.qdisc.dequeue_batch(budget, &mut out, cx));
-        self.waits = out.is_empty();
+        self.dropped.clear();
+        self.call(|tree, copied| tree.dequeue(now, budget, copied));
+        let out = std::mem::take(&mut self.tree.out);
         for packet in out.iter() {
             let (len, departure) = (packet.len() as u32, packet.departure());
             if let Some((value, tos)) = self.values.remove(packet) {
                 f(Departed { value, len, departure, tos });
             }
         }
-        self.cache.free(&mut out);
-        self.out = out;
+        self.tree.free(out);
     }
 
     /// Drops all queued packets as `QUEUE_PURGE`. Their values are in [`dropped`](Scheduler::dropped). Counters stay.
     pub fn purge(&mut self, now: Nanos) {
-        self.begin();
-        self.call(now, |top, cx| top.qdisc.reset(cx));
+        self.dropped.clear();
+        self.call(|tree, copied| tree.reset(now, copied));
     }
 
     /// Returns when to dequeue next: 0 for at once, or the time of the qdisc's next event if the last call was a dequeue that
     /// returned nothing. `None` while nothing is queued, and if the qdisc names no time.
     pub fn next_event(&self) -> Option<Nanos> {
-        match (self.is_empty(), self.waits) {
-            (true, _) => None,
-            (false, false) => Some(0),
-            (false, true) => self.inner.next_event(),
-        }
+        self.tree.next_event()
     }
 
     /// Returns the packets that the last call dropped, each with its reason. The next call discards those not taken.
@@ -246,18 +216,27 @@ impl<T> Scheduler<T> {
 
     /// Executes a command in tc's words at the time `now`: `"class add parent 1: classid 1:10 htb rate 1mbit"`. Its object
     /// is `qdisc`, `class` or `filter`; a leading `tc` and a `dev NAME` make no difference. Packets dropped by it are in
-    /// [`dropped`](Scheduler::dropped).
+    /// [`dropped`](Scheduler::dropped). Returns tc's warnings: `Warning: ...`.
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
-    pub fn tc(&mut self, now: Nanos, command: &str) -> Result<(), ParseError> {
-        self.begin();
-        self.call(now, |top, cx| top.command(command, cx))
+    pub fn tc(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, ParseError> {
+        self.dropped.clear();
+        self.call(|tree, copied| tree.command(now, command, copied))
+    }
+
+    /// Executes the commands of `text` at the time `now`, one a line, as [`tc`](Scheduler::tc) does. Empty lines and comments
+    /// (`#`) are skipped. Returns the warnings of all.
+    ///
+    /// # Errors
+    /// The first error, and its line. The commands before it have been executed.
+    pub fn tc_batch(&mut self, now: Nanos, text: &str) -> Result<Vec<String>, BatchError> {
+        tc::batch(text, |command| self.tc(now, command))
     }
 
     /// Returns the number of packets queued.
     pub fn len(&self) -> usize {
-        self.inner.qdisc().qlen()
+        self.tree.packets.qdisc().qlen()
     }
 
     /// Returns whether no packet is queued.
@@ -267,61 +246,52 @@ impl<T> Scheduler<T> {
 
     /// Returns the counters of the root.
     pub fn stats(&self) -> QdiscStats {
-        self.inner.qdisc().stats()
+        self.tree.packets.qdisc().stats()
     }
 
     /// Returns the number of packets dropped, by reason.
     pub fn drops(&self) -> &DropCounts {
-        self.inner.drops()
+        self.tree.packets.drops()
     }
 
     /// Returns the qdiscs as `tc qdisc show` lists them ([`show_text`](crate::tc::show_text),
     /// [`show_json`](crate::tc::show_json)).
     pub fn qdiscs(&mut self, style: Style) -> Vec<QdiscInfo> {
-        self.inner.qdiscs(style)
+        self.tree.read(|packets, _| packets.qdiscs(style))
     }
 
     /// Returns the classes as `tc class show` lists them ([`class_text`](crate::tc::class_text)).
     pub fn classes(&mut self, style: Style) -> Vec<ClassInfo> {
-        self.inner.classes(style, &mut self.cache)
+        self.tree.read(|packets, cache| packets.classes(style, cache))
     }
 
     /// Returns the filters of a qdisc or class, or of the root, as `tc filter show` lists them.
     pub fn filters(&mut self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
-        self.inner.filters(parent, style, &mut self.cache)
+        self.tree.read(|packets, cache| packets.filters(parent, style, cache))
     }
 
-    /// Returns tc's warnings about successful changes of classes since the last call: `Warning: ...`.
-    pub fn take_warnings(&mut self) -> Vec<String> {
-        self.inner.take_warnings()
-    }
-
-    /// Begins a call.
-    fn begin(&mut self) {
-        self.dropped.clear();
-        self.waits = false;
-    }
-
-    /// Calls `f` with the tree at the time `now`. Copies get values of their own, and `dropped` those of dropped packets.
-    fn call<R>(&mut self, now: Nanos, f: impl FnOnce(&mut Top<Native>, &mut Cx<'_>) -> R) -> R {
-        let Self { inner, cache, values, clone, .. } = self;
-        let copied = |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
-        let result = inner.call(&mut Clock::at(now), cache, copied, f);
-        self.collect_dropped();
+    /// Calls `f` with the tree. Copies get values of their own, and `dropped` those of dropped packets.
+    fn call<R>(&mut self, f: impl FnOnce(&mut Tree, &mut native::Copied<'_>) -> R) -> R {
+        let Self { tree, values, clone, .. } = self;
+        let mut copied =
+            |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
+        let result = f(tree, &mut copied);
+        if !self.tree.packets.to_free.is_empty() {
+            self.collect_dropped();
+        }
         result
     }
 
     /// Moves the values of dropped packets to `dropped`, and frees the packets.
+    #[cold]
     fn collect_dropped(&mut self) {
-        if self.inner.to_free.is_empty() {
-            return;
-        }
-        for packet in self.inner.to_free.iter() {
+        let packets = std::mem::take(&mut self.tree.packets.to_free);
+        for packet in packets.iter() {
             if let Some((value, _)) = self.values.remove(packet) {
                 self.dropped.push(Dropped { value, reason: packet.drop_reason() });
             }
         }
-        self.cache.free(&mut self.inner.to_free);
+        self.tree.free(packets);
     }
 }
 

@@ -286,7 +286,7 @@ proptest! {
             }
             prop_assert_eq!(inside.len(), queue.len(), "{}", text);
             let drops = queue.drops().total();
-            prop_assert_eq!(next + queue.inner.created(), departed + drops + queue.len() as u64);
+            prop_assert_eq!(next + queue.tree.packets.created(), departed + drops + queue.len() as u64);
         }
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod class;
+mod command;
 mod error;
 mod estimator;
 mod handle;
@@ -20,6 +21,9 @@ mod stab;
 mod units;
 
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
+#[doc(hidden)]
+pub use command::batch;
+pub use command::{BatchError, Command, Object, Verb};
 pub(crate) use error::nearest;
 pub use error::{ParseError, set_once};
 pub use estimator::Estimator;

@@ -7,9 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
-use txq::packet::PacketList;
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq_core::arch::Arch;
+use txq_core::packet::PacketList;
 use txq_device::Null;
 
 use super::{Card, Counted};

@@ -180,14 +180,14 @@ impl Default for Way {
             leases: false,
             discipline: Discipline::Spinlock,
             pool: Pool::Defer,
-            defer_max: txq::pool::DEFER_MAX,
+            defer_max: txq_core::pool::DEFER_MAX,
             max_burst: 1000,
             txqueuelen: 1000,
         }
     }
 }
 
-/// Where a buffer goes that another CPU frees ([`txq::pool::FreeMode`]).
+/// Where a buffer goes that another CPU frees ([`txq_core::pool::FreeMode`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use txq::cpumask::CpuMask;
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::Builder;
-use txq::packet::PacketList;
-use txq::pool::{Backing, PoolConfig};
+use txq::generic::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::generic::netdev::Builder;
+use txq::generic::{Discipline, NetDev};
 use txq::xps::XpsMap;
-use txq::{Discipline, NetDev};
+use txq_core::packet::PacketList;
+use txq_core::pool::{Backing, PoolConfig};
 use txq_sim::machine::{Access as Costs, Core, Line, Machine, Os, Topology};
 use txq_sim::{Outcome, Picos, Sim, Task, World, sim};
 

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use txq_core::flow::Link;
+use txq::flow::Link;
 
 use super::*;
 

@@ -3,11 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use txq_core::arch::{Arch, Nanos};
-use txq_core::flow::Link;
-use txq_core::packet::PacketList;
+use txq_core::arch::{Arch, Native};
 
 use super::{Receive, RxStats};
+use crate::Nanos;
+use crate::driver::Link;
+use crate::packet::PacketList;
 use crate::sender::Sender;
 
 /// A receiver that polls for a bounded time before it sleeps (`SO_BUSY_POLL`): packets that follow each other closely are not kept
@@ -32,9 +33,9 @@ pub struct BusyPoll<R> {
 impl<R> BusyPoll<R> {
     /// Makes [`wait`](Receive::wait) poll for `time` before it sleeps, and asks the system to poll the device's queue meanwhile
     /// ([`prefer_busy_poll`](Receive::prefer_busy_poll)). Zero does neither.
-    pub fn new<A: Arch>(mut receiver: R, time: Duration) -> Self
+    pub fn new(mut receiver: R, time: Duration) -> Self
     where
-        R: Receive<A>,
+        R: Receive,
     {
         if !time.is_zero() {
             receiver.prefer_busy_poll(time);
@@ -52,28 +53,24 @@ fn nanos(time: Duration) -> Nanos {
     time.as_nanos().try_into().unwrap_or(Nanos::MAX)
 }
 
-impl<A: Arch, R: Receive<A>> Receive<A> for BusyPoll<R> {
+impl<R: Receive> Receive for BusyPoll<R> {
     fn link(&self) -> Link {
         self.receiver.link()
     }
 
-    fn receive(
-        &mut self,
-        budget: usize,
-        sender: &mut Sender<A>,
-        batch: &mut PacketList<A>,
-    ) -> io::Result<usize> {
+    fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize> {
         self.receiver.receive(budget, sender, batch)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let (most, began) = (timeout.map_or(self.time, |timeout| self.time.min(nanos(timeout))), A::now());
+        let (most, began) =
+            (timeout.map_or(self.time, |timeout| self.time.min(nanos(timeout))), Native::now());
         let mut passed = 0;
         while passed < most {
             if self.receiver.wait(Some(Duration::ZERO))? {
                 return Ok(true);
             }
-            passed = A::now().saturating_sub(began);
+            passed = Native::now().saturating_sub(began);
         }
         self.receiver.wait(timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(passed))))
     }
@@ -99,8 +96,6 @@ impl<A: Arch, R: Receive<A>> Receive<A> for BusyPoll<R> {
 mod tests {
     use std::cell::Cell;
 
-    use txq_core::arch::Native;
-
     use super::*;
 
     /// Has packets at its `after`th poll; a wait of some length is a sleep.
@@ -111,7 +106,7 @@ mod tests {
         told: Option<Duration>,
     }
 
-    impl Receive<Native> for Scripted {
+    impl Receive for Scripted {
         fn link(&self) -> Link {
             Link::Ethernet
         }

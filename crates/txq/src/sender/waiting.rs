@@ -1,86 +1,37 @@
-//! Waiting for credit, for a buffer and for room: as an await, as a poll with a waker, and as a sleep with a deadline.
-//!
-//! | a sender needs | at once | sleeps, with a deadline | polls, with a waker | awaits |
-//! |---|---|---|---|---|
-//! | credit ([`set_limit`](Sender::set_limit)) | [`alloc`](Sender::alloc) | [`wait_credit`](Sender::wait_credit) | [`poll_credit`](Sender::poll_credit) | [`credit`](Sender::credit) |
-//! | a buffer, and credit for it | [`alloc`](Sender::alloc) | [`wait_buffer`](Sender::wait_buffer) | [`poll_buffer`](Sender::poll_buffer) | [`buffer`](Sender::buffer) |
-//! | room in the qdisc | [`wait_room`](Sender::wait_room) with a past deadline | [`wait_room`](Sender::wait_room) | [`poll_room`](Sender::poll_room) | [`room`](Sender::room) |
-//! | room, and sends | [`xmit`](Sender::xmit) | | | [`send`](Sender::send) |
-//!
-//! The futures need no particular executor: they use the task's [`Waker`] and nothing else. Dropping a future ends its wait. A
-//! buffer that the sender had got meanwhile goes to the next sender that waits.
-//!
-//! A thread other than the task's must work for the device: the workers of a started device, a
-//! [`WorkerPool`](crate::WorkerPool), or a task or thread that polls the [`Worker`](crate::Worker).
-//!
-//! The protocols are those of the pool (`pool/line.rs`, `pool/credit.rs`) and of the queue's fill word. This file adds the
-//! device: a sender that waits for credit or a buffer is woken when its device goes down or ends.
+//! Waits of a sender: for a buffer, for credit, for room; as a thread or as a task.
 
-use std::future::poll_fn;
-use std::sync::Arc;
+use std::fmt;
 use std::task::{Poll, Waker};
 
-use thiserror::Error;
-use txq_core::arch::{Arch, Nanos, Native};
-use txq_core::packet::{Packet, PacketList};
-use txq_core::pool::AllocError;
-use txq_core::sync::waiter::Waiter;
-use txq_sched::qdisc::Verdict;
-
-use super::room::{LONGEST_NAP, NAP};
-use super::{Flow, Room, Sender};
-
-/// Why a wait ended without what the sender waited for.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The device is down: it would drop the packet. [`NetDev::activate`](crate::NetDev::activate) takes it up.
-    #[error("device \"{device}\" is down: wait until it is up")]
-    Down {
-        /// The device's name.
-        device: String,
-    },
-    /// The device has been shut down: it would drop the packet.
-    #[error("device \"{device}\" has been shut down")]
-    Gone {
-        /// The device's name.
-        device: String,
-    },
-    /// The deadline has passed.
-    #[error("the deadline passed before the sender had a buffer and credit")]
-    Deadline,
-    /// No wait helps: the packet is longer than a buffer.
-    #[error(transparent)]
-    Alloc(#[from] AllocError),
-}
+use super::{Flow, Room, Sender, WaitError};
+use crate::Nanos;
+use crate::generic;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::Verdict;
 
 /// Why a packet was not sent, and the packet.
-#[derive(Error)]
+#[derive(thiserror::Error)]
 #[error("{error}")]
-pub struct SendError<A: Arch = Native> {
-    /// The packet, which was not handed in.
-    pub packet: Packet<A>,
-    /// [`WaitError::Down`] or [`WaitError::Gone`].
-    #[source]
+pub struct SendError {
+    /// The packet.
+    pub packet: Packet,
+    /// Why it was not sent.
     pub error: WaitError,
 }
 
-impl<A: Arch> std::fmt::Debug for SendError<A> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SendError").field("error", &self.error).finish_non_exhaustive()
+impl SendError {
+    fn of(error: generic::SendError) -> Self {
+        Self { packet: Packet(error.packet), error: error.error }
     }
 }
 
-/// Ends the sender's waits when dropped: when a future is complete, and when it is cancelled.
-struct Waiting<'s, A: Arch>(&'s mut Sender<A>);
-
-impl<A: Arch> Drop for Waiting<'_, A> {
-    fn drop(&mut self) {
-        self.0.stop_waiting();
+impl fmt::Debug for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError").field("packet", &self.packet).field("error", &self.error).finish()
     }
 }
 
-impl<A: Arch> Sender<A> {
+impl Sender {
     /// Waits until the sender has a buffer and credit for it; returns a packet of `len` bytes to fill.
     ///
     /// Senders that wait get buffers in the order in which they began to wait. Each free buffer goes to the first of them,
@@ -136,85 +87,18 @@ impl<A: Arch> Sender<A> {
     /// assert_eq!(dropped, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn buffer(&mut self, len: usize) -> Result<Packet<A>, WaitError> {
-        let wait = Waiting(self);
-        poll_fn(|cx| wait.0.poll_buffer(len, cx.waker())).await
+    pub async fn buffer(&mut self, len: usize) -> Result<Packet, WaitError> {
+        self.0.buffer(len).await.map(Packet)
     }
 
-    /// Waits until the [limit](Sender::set_limit) allows an allocation: until half of the limit is free, if the sender has
-    /// reached it.
+    /// As [`buffer`](Sender::buffer), for a thread: sleeps until the sender has a buffer and credit, or until `deadline` on
+    /// the clock of [`now`](Sender::now). Inside a driver, qdisc or completion it does not sleep: the buffer may wait for the
+    /// caller.
     ///
     /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`] if the sender would have to wait, and the device is down or ends.
-    pub async fn credit(&mut self) -> Result<(), WaitError> {
-        let wait = Waiting(self);
-        poll_fn(|cx| wait.0.poll_credit(cx.waker())).await
-    }
-
-    /// Waits until the queue that this sender's packets go to has room, as [`wait_room`](Sender::wait_room) does, but
-    /// without a limit in time: a qdisc of the program's own that misreports its backlog may keep the task waiting. Never
-    /// returns [`Room::Full`].
-    pub async fn room(&mut self) -> Room {
-        let wait = Waiting(self);
-        poll_fn(|cx| wait.0.poll_room(cx.waker())).await
-    }
-
-    /// As [`room`](Sender::room), for the txq of a flow.
-    pub async fn room_on(&mut self, flow: &Flow<A>) -> Room {
-        let wait = Waiting(self);
-        poll_fn(|cx| wait.0.poll_room_on(flow, cx.waker())).await
-    }
-
-    /// Waits until the sender has credit, and then until its queue has room. A packet that is allocated and sent next finds
-    /// both, as far as is known.
-    ///
-    /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`] if the device is down or has ended.
-    pub async fn ready(&mut self) -> Result<(), WaitError> {
-        self.credit().await?;
-        let room = self.room().await;
-        self.refusal(room).map_or(Ok(()), Err)
-    }
-
-    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict. The
-    /// packet has its buffer and its credit already. If other senders send at the same time, the room may be used up when
-    /// the packet arrives: the verdict, and [`dropped`](Sender::dropped), say so.
-    ///
-    /// Dropping the future before it is complete drops the packet, and sends nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] returns the packet if the device is down or has ended.
-    pub async fn send(&mut self, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
-        let room = self.room().await;
-        match self.refusal(room) {
-            None => Ok(self.xmit(packet)),
-            Some(error) => Err(SendError { packet, error }),
-        }
-    }
-
-    /// As [`send`](Sender::send), for a packet of a flow ([`xmit_on`](Sender::xmit_on)).
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send).
-    pub async fn send_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
-        let room = self.room_on(flow).await;
-        match self.refusal(room) {
-            None => Ok(self.xmit_on(flow, packet)),
-            Some(error) => Err(SendError { packet, error }),
-        }
-    }
-
-    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)). A list of more
-    /// packets than the queue has room for loses the rest.
-    ///
-    /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`]; the list keeps its packets.
-    pub async fn send_batch(&mut self, batch: &mut PacketList<A>) -> Result<Verdict, WaitError> {
-        let room = self.room().await;
-        match self.refusal(room) {
-            None => Ok(self.xmit_batch(batch)),
-            Some(error) => Err(error),
-        }
+    /// As [`buffer`](Sender::buffer), and [`WaitError::Deadline`].
+    pub fn wait_buffer(&mut self, len: usize, deadline: Option<Nanos>) -> Result<Packet, WaitError> {
+        self.0.wait_buffer(len, deadline).map(Packet)
     }
 
     /// As [`buffer`](Sender::buffer), for a task that polls: if there is no buffer or no credit, registers `waker` to be
@@ -229,26 +113,24 @@ impl<A: Arch> Sender<A> {
     ///
     /// # Errors
     /// As [`buffer`](Sender::buffer).
-    #[inline(never)]
-    pub fn poll_buffer(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet<A>, WaitError>> {
-        loop {
-            let mut polled = self.cache.poll_alloc(len, waker);
-            if !matches!(polled, Poll::Ready(Ok(_)) | Poll::Ready(Err(AllocError::TooLong { .. }))) {
-                self.reclaim();
-                if polled.is_pending() {
-                    polled = self.cache.poll_alloc(len, waker);
-                }
-            }
-            return match polled {
-                Poll::Ready(Err(AllocError::Limit { .. })) => match self.poll_credit(waker) {
-                    Poll::Ready(Ok(())) => continue,
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Pending => Poll::Pending,
-                },
-                Poll::Ready(result) => Poll::Ready(result.map_err(WaitError::from)),
-                Poll::Pending => self.unless_closed(),
-            };
-        }
+    pub fn poll_buffer(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet, WaitError>> {
+        self.0.poll_buffer(len, waker).map_ok(Packet)
+    }
+
+    /// Gives up what [`poll_buffer`](Sender::poll_buffer), [`poll_credit`](Sender::poll_credit) and
+    /// [`poll_room`](Sender::poll_room) wait for, and drops their wakers. A buffer or a wake that the sender has got
+    /// meanwhile goes to the next sender that waits.
+    pub fn stop_waiting(&mut self) {
+        self.0.stop_waiting();
+    }
+
+    /// Waits until the [limit](Sender::set_limit) allows an allocation: until half of the limit is free, if the sender has
+    /// reached it.
+    ///
+    /// # Errors
+    /// [`WaitError::Down`] and [`WaitError::Gone`] if the sender would have to wait, and the device is down or ends.
+    pub async fn credit(&mut self) -> Result<(), WaitError> {
+        self.0.credit().await
     }
 
     /// As [`credit`](Sender::credit), for a task that polls: registers `waker` if the sender has no credit. A sender has one
@@ -256,97 +138,57 @@ impl<A: Arch> Sender<A> {
     ///
     /// # Errors
     /// As [`credit`](Sender::credit).
-    #[inline(never)]
     pub fn poll_credit(&mut self, waker: &Waker) -> Poll<Result<(), WaitError>> {
-        self.reclaim();
-        if self.cache.poll_credit(waker) { Poll::Ready(Ok(())) } else { self.unless_closed() }
+        self.0.poll_credit(waker)
     }
 
-    /// As [`buffer`](Sender::buffer), for a thread: sleeps until the sender has a buffer and credit, or until `deadline` on
-    /// the clock of [`now`](Sender::now). Inside a driver, qdisc or completion it does not sleep: the buffer may wait for the
-    /// caller.
+    /// Waits until the sender has credit, and then until its queue has room. A packet that is allocated and sent next finds
+    /// both, as far as is known.
     ///
     /// # Errors
-    /// As [`buffer`](Sender::buffer), and [`WaitError::Deadline`].
-    #[inline(never)]
-    pub fn wait_buffer(&mut self, len: usize, deadline: Option<Nanos>) -> Result<Packet<A>, WaitError> {
-        self.block_on(deadline, |sender, waker| sender.poll_buffer(len, waker))
-            .unwrap_or(Err(WaitError::Deadline))
+    /// [`WaitError::Down`] and [`WaitError::Gone`] if the device is down or has ended.
+    pub async fn ready(&mut self) -> Result<(), WaitError> {
+        self.0.ready().await
     }
 
-    /// Gives up what [`poll_buffer`](Sender::poll_buffer), [`poll_credit`](Sender::poll_credit) and
-    /// [`poll_room`](Sender::poll_room) wait for, and drops their wakers. A buffer or a wake that the sender has got
-    /// meanwhile goes to the next sender that waits.
-    #[inline(never)]
-    pub fn stop_waiting(&mut self) {
-        self.forget_waker();
-        self.cache.stop_waiting();
+    /// Waits until the queue that this sender's packets go to has room, as [`wait_room`](Sender::wait_room) does, but
+    /// without a limit in time: a qdisc of the program's own that misreports its backlog may keep the task waiting. Never
+    /// returns [`Room::Full`].
+    pub async fn room(&mut self) -> Room {
+        self.0.room().await
     }
 
-    /// Returns pending, or an error if the device is down or has ended; then the sender does not wait any more. The sender
-    /// has registered before: so either it finds here that the device is closed, or the thread that closes the device finds
-    /// the sender ([`Registry::wake_to_look`](crate::registry::Registry::wake_to_look)).
-    fn unless_closed<T>(&mut self) -> Poll<Result<T, WaitError>> {
-        match self.closed() {
-            None => Poll::Pending,
-            Some(error) => {
-                self.cache.stop_waiting();
-                Poll::Ready(Err(error))
-            }
-        }
+    /// As [`room`](Sender::room), for the txq of a flow.
+    pub async fn room_on(&mut self, flow: &Flow) -> Room {
+        self.0.room_on(&flow.0).await
     }
 
-    /// Returns why the device takes no packets, if it does not.
-    fn closed(&self) -> Option<WaitError> {
-        let word = self.dev.roots[self.dev.root_at(self.dev.rule(), 0)].fill.word();
-        match () {
-            () if self.dev.is_stopping() || word.is_gone() => self.refusal(Room::Gone),
-            () if word.is_down() => self.refusal(Room::Down),
-            () => None,
-        }
+    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict. The
+    /// packet has its buffer and its credit already. If other senders send at the same time, the room may be used up when
+    /// the packet arrives: the verdict, and [`dropped`](Sender::dropped), say so.
+    ///
+    /// Dropping the future before it is complete drops the packet, and sends nothing.
+    ///
+    /// # Errors
+    /// [`SendError`] returns the packet if the device is down or has ended.
+    pub async fn send(&mut self, packet: Packet) -> Result<Verdict, SendError> {
+        self.0.send(packet.0).await.map_err(SendError::of)
     }
 
-    /// Returns the error of a wait that has ended with `room`.
-    fn refusal(&self, room: Room) -> Option<WaitError> {
-        let device = || self.dev.info.name.clone();
-        match room {
-            Room::Down => Some(WaitError::Down { device: device() }),
-            Room::Gone => Some(WaitError::Gone { device: device() }),
-            Room::Free | Room::Full => None,
-        }
+    /// As [`send`](Sender::send), for a packet of a flow ([`xmit_on`](Sender::xmit_on)).
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send).
+    pub async fn send_on(&mut self, flow: &mut Flow, packet: Packet) -> Result<Verdict, SendError> {
+        self.0.send_on(&mut flow.0, packet.0).await.map_err(SendError::of)
     }
 
-    /// Sleeps until `poll` is ready, or until `deadline`; returns `None` then. If the device has no threads, it wakes up by
-    /// itself and runs the queues, as a worker does.
-    fn block_on<T>(
-        &mut self,
-        deadline: Option<Nanos>,
-        mut poll: impl FnMut(&mut Self, &Waker) -> Poll<T>,
-    ) -> Option<T> {
-        let waiter: Arc<Waiter<A>> = self.waiter();
-        let waker = Waker::from(waiter.clone());
-        let nested = A::inside(|inside| inside.depth()) > 0;
-        let mut nap = NAP;
-        loop {
-            if let Poll::Ready(done) = poll(self, &waker) {
-                return Some(done);
-            }
-            if nested || deadline.is_some_and(|at| A::now() >= at) {
-                self.stop_waiting();
-                return None;
-            }
-            if self.dev.has_threads() {
-                waiter.sleep(deadline);
-                continue;
-            }
-            let until = A::now().saturating_add(nap);
-            waiter.sleep(Some(deadline.map_or(until, |at| at.min(until))));
-            nap = (nap * 2).min(LONGEST_NAP);
-            // Whichever queue holds the buffers.
-            let roots: Vec<_> = self.dev.roots_in_force().iter().map(|root| root.index).collect();
-            for root in roots {
-                self.run_queue(root);
-            }
-        }
+    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)). A list of more
+    /// packets than the queue has room for loses the rest.
+    ///
+    /// # Errors
+    /// [`WaitError::Down`] and [`WaitError::Gone`]; the list keeps its packets.
+    pub async fn send_batch(&mut self, batch: &mut PacketList) -> Result<Verdict, WaitError> {
+        self.0.send_batch(&mut batch.0).await
     }
 }

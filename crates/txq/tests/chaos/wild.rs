@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use txq::Nanos;
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
-use txq::packet::{Packet, PacketList};
+use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq_core::arch::Arch;
+use txq_core::packet::{Packet, PacketList};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 pub(crate) struct Random(pub(crate) u64);

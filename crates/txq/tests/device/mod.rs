@@ -110,7 +110,7 @@ impl Driver for Wires {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let wire = self.0[usize::from(txq)].clone();
         let ring = wire.lock().unwrap().ring;
-        Ok(DriverQueue { tx: Box::new(Half(wire.clone())), done: Box::new(Half(wire)), ring })
+        Ok(DriverQueue::new(Half(wire.clone()), Half(wire)).ring(ring))
     }
 }
 

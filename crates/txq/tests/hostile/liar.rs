@@ -151,7 +151,7 @@ impl Driver for Liar {
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
         let ring = self.state().ring;
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(self.clone()), ring })
+        Ok(DriverQueue::new(self.clone(), self.clone()).ring(ring))
     }
 }
 

@@ -23,7 +23,7 @@ impl Driver for Once {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(self.clone(), NoCompletions))
     }
 }
 
@@ -55,7 +55,7 @@ fn a_part_that_a_panic_leaves_is_not_overtaken() {
         };
         let mut first = batch(&mut sender, 1);
         assert!(catch_unwind(AssertUnwindSafe(|| sender.xmit_batch(&mut first))).is_err(), "{root}");
-        dev.set_txqs(1).unwrap();
+        dev.steering().set_txqs(1).unwrap();
         let mut second = batch(&mut sender, 2);
         let _verdict = sender.xmit_batch(&mut second);
         drop(sender);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, NetDev};
 
@@ -130,6 +130,8 @@ impl Qdisc for Rogue {
         }
     }
 }
+
+impl Shortcuts for Rogue {}
 
 /// Whatever a qdisc reports: the calls return, its packets leave or are dropped with it, and all buffers are home in the
 /// end. The audit returns `Ok` only where no packet was invented or lost.

@@ -14,7 +14,7 @@ use txq::bql::Attr;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Handle;
 use txq::{Discipline, NetDev, Sender};
@@ -81,7 +81,7 @@ impl Driver for Spot {
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let half = Half { spot: self.clone(), kept };
-        Ok(DriverQueue { tx: Box::new(half.clone()), done: Box::new(half), ring: self.ring })
+        Ok(DriverQueue::new(half.clone(), half).ring(self.ring))
     }
 }
 
@@ -152,6 +152,8 @@ impl Qdisc for SpotQdisc {
     }
 }
 
+impl Shortcuts for SpotQdisc {}
+
 /// Runs the test on a device for each place and each name of a discipline, or `noqueue`.
 fn each_place(test: impl Fn(Where, Spot, NetDev, &str)) {
     for at in [Where::StartXmit, Where::Poll, Where::Enqueue, Where::Dequeue, Where::QueueLength] {
@@ -190,7 +192,7 @@ const QUESTIONS: [Question; 17] = [
     ("NetDev::show_bql", |dev| drop(dev.show_bql(0, Attr::Limit))),
     ("NetDev::set_bql", |dev| drop(dev.set_bql(0, Attr::Limit, "1000"))),
     ("A control call", |dev| drop(dev.qdiscs(Default::default()))),
-    ("A control call", |dev| drop(dev.replace_qdisc("root pfifo"))),
+    ("A control call", |dev| drop(dev.tc("qdisc replace root pfifo"))),
     ("A control call", |dev| drop(dev.reset_qdisc("root"))),
     ("A control call", |dev| dev.deactivate()),
     ("A control call", |dev| dev.set_tx_queue_len(1)),
@@ -345,7 +347,7 @@ fn a_filter_calls_its_device() {
                 let dev = Arc::new(build(NetDev::builder(spot), qdisc, discipline));
                 if qdisc.ends_with("drr") || qdisc.contains("htb") {
                     let kind = if qdisc.ends_with("drr") { "drr" } else { "htb rate 1gbit" };
-                    dev.add_class(&format!("parent 1: classid 1:1 {kind}")).expect("a class");
+                    dev.tc(&format!("class add parent 1: classid 1:1 {kind}")).expect("a class");
                 }
                 let within = Arc::downgrade(&dev);
                 let sender = Mutex::new(dev.sender("within"));
@@ -385,7 +387,7 @@ fn a_filter_calls_its_device() {
                 let lost = stats.dropped.get(DropReason::NotSpecified);
                 assert_eq!(lost, panics.load(Relaxed), "{qdisc}, {discipline}: one packet a panic");
                 assert!(lost > 0, "{qdisc}, {discipline}: nobody asked the filter");
-                dev.delete_qdisc("root").expect("it goes");
+                dev.tc("qdisc del root").expect("it goes");
             }
         }
     });
@@ -397,7 +399,7 @@ fn a_change_within_a_change_is_told_so() {
     struct Last(Arc<NetDev>, Arc<Mutex<String>>);
     impl Drop for Last {
         fn drop(&mut self) {
-            let asked = catch_unwind(AssertUnwindSafe(|| self.0.replace_qdisc("root bfifo")));
+            let asked = catch_unwind(AssertUnwindSafe(|| self.0.tc("qdisc replace root bfifo")));
             *self.1.lock().unwrap() = text(&*asked.expect_err("it would wait"));
             // Counters do not need the lock that a change holds.
             assert_eq!(self.0.stats().sent, 0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use txq::driver::{DeviceInfo, Driver, DriverQueue};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, NoLock, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, NetDev};
 
@@ -80,22 +80,15 @@ impl Qdisc for Explosive {
         self.queue.len()
     }
 
+    fn stats(&self) -> QdiscStats {
+        QdiscStats::default()
+    }
+}
+
+impl Shortcuts for Explosive {
     fn limit(&self) -> Option<usize> {
         self.call();
         Some(1000)
-    }
-
-    fn nolock(&self) -> Option<NoLock> {
-        self.call();
-        None
-    }
-
-    fn bypassed(&mut self, _: u64, _: u64) {
-        self.call();
-    }
-
-    fn stats(&self) -> QdiscStats {
-        QdiscStats::default()
     }
 }
 
@@ -142,7 +135,11 @@ fn a_replaced_qdisc_panics() {
                             let mut batch = packets(&mut sender, i * 3..i * 3 + 3);
                             let _ = catch_unwind(AssertUnwindSafe(|| sender.xmit_batch(&mut batch)));
                         }
-                        let replace = || catch_unwind(AssertUnwindSafe(|| dev.replace_qdisc(RULES[first])));
+                        let replace = || {
+                            catch_unwind(AssertUnwindSafe(|| {
+                                dev.tc(&format!("qdisc replace {}", RULES[first]))
+                            }))
+                        };
                         let mut panicked = replace().is_err();
                         // If the panic comes when the first visit asks which packets have bypassed the qdisc, nothing changes.
                         if dev.qdiscs(Default::default())[0].kind == "explosive" {
@@ -153,7 +150,7 @@ fn a_replaced_qdisc_panics() {
                         assert_eq!(format!("root {attached}"), RULES[first], "{what}");
                         sends(&dev, &what);
                         for next in 1..4 {
-                            dev.replace_qdisc(RULES[(first + next) % 3]).unwrap();
+                            dev.tc(&format!("qdisc replace {}", RULES[(first + next) % 3])).unwrap();
                             sends(&dev, &what);
                         }
                         let stats = dev.audit().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
@@ -183,7 +180,7 @@ fn a_qdisc_panics_while_its_device_goes_down() {
             assert_eq!(xmit(5), Verdict::Congested, "{discipline}");
             dev.activate();
             assert_eq!(xmit(10), Verdict::Success, "{discipline}");
-            let replaced = catch_unwind(AssertUnwindSafe(|| dev.replace_qdisc("root mq")));
+            let replaced = catch_unwind(AssertUnwindSafe(|| dev.tc("qdisc replace root mq")));
             assert!(replaced.is_err(), "{discipline}: the panic is raised");
             sends(&dev, "after the qdisc");
             let stats = dev.audit().unwrap_or_else(|wrong| panic!("{discipline}: {wrong}"));

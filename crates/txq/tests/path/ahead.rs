@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, NetDev};
 
@@ -57,6 +57,8 @@ impl Qdisc for Runs {
     }
 }
 
+impl Shortcuts for Runs {}
+
 /// A driver that takes a millisecond for each call, and checks the order of each sender's packets.
 #[derive(Clone, Default)]
 struct Slow(Arc<Mutex<HashMap<u64, u64>>>);
@@ -67,7 +69,7 @@ impl Driver for Slow {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(self.clone(), NoCompletions))
     }
 }
 

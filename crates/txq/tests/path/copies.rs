@@ -46,7 +46,7 @@ fn a_copy_enters_at_the_root() {
         .qdisc("handle 1: prio bands 2 priomap 0 1 0 1 0 1 0 1 0 0 0 0 0 0 0 0")
         .build()
         .unwrap();
-    dev.add_qdisc("parent 1:2 handle 2: netem limit 3 duplicate 100%").unwrap();
+    dev.tc("qdisc add parent 1:2 handle 2: netem limit 3 duplicate 100%").unwrap();
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
     let batch = &mut packets(&mut sender, 0..8);
     assert_eq!(sender.xmit_batch(batch), Verdict::Congested);
@@ -77,8 +77,8 @@ fn a_batch_goes_on_where_a_copy_interrupted_it() {
     for (root, classes) in trees {
         let wires = Wires::new(1, None);
         let dev = builder(&wires).qdisc(&format!("handle 1: {root}")).build().unwrap();
-        classes.iter().for_each(|class| dev.add_class(&format!("parent 1: {class}")).unwrap());
-        dev.add_qdisc("parent 1:2 handle 2: netem duplicate 100%").unwrap();
+        classes.iter().for_each(|class| drop(dev.tc(&format!("class add parent 1: {class}")).unwrap()));
+        dev.tc("qdisc add parent 1:2 handle 2: netem duplicate 100%").unwrap();
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let mut batch = packets(&mut sender, 0..10);
         batch.for_each_mut(|packet| packet.set_priority(1 << 16 | CLASSES[packet.cookie() as usize]));
@@ -155,21 +155,21 @@ fn one_netem_that_duplicates_is_alone_in_its_tree() {
     const MIXED: &str = "Error: netem: cannot mix duplicating netems with other netems in tree.";
     let wires = Wires::new(1, None);
     let dev = builder(&wires).qdisc("handle 1: prio").build().unwrap();
-    let refused = |done: Result<(), txq::tc::ParseError>| done.unwrap_err().message().to_owned();
-    dev.add_qdisc("parent 1:1 handle 2: netem").unwrap();
-    assert_eq!(refused(dev.add_qdisc("parent 1:2 handle 3: netem duplicate 1%")), MIXED);
-    assert_eq!(refused(dev.add_qdisc("parent 2:1 handle 3: netem duplicate 1%")), MIXED);
-    dev.change_qdisc("parent 1:1 netem duplicate 1%").unwrap();
-    assert_eq!(refused(dev.add_qdisc("parent 1:2 handle 3: netem")), MIXED);
-    dev.change_qdisc("parent 1:1 netem duplicate 0%").unwrap();
-    dev.add_qdisc("parent 2:1 handle 3: netem").unwrap();
-    assert_eq!(refused(dev.change_qdisc("parent 1:1 netem duplicate 1%")), MIXED);
-    assert_eq!(refused(dev.change_qdisc("parent 2:1 netem duplicate 1%")), MIXED);
-    dev.replace_qdisc("root handle 4: netem duplicate 1%").unwrap();
-    assert_eq!(refused(dev.add_qdisc("parent 4:1 handle 5: netem")), MIXED);
-    dev.change_qdisc("root netem").unwrap();
-    dev.add_qdisc("parent 4:1 handle 5: netem").unwrap();
-    assert_eq!(refused(dev.change_qdisc("root netem duplicate 1%")), MIXED);
-    dev.delete_qdisc("parent 4:1").unwrap();
-    dev.change_qdisc("root netem duplicate 1%").unwrap();
+    let refused = |done: Result<Vec<String>, txq::tc::ParseError>| done.unwrap_err().message().to_owned();
+    dev.tc("qdisc add parent 1:1 handle 2: netem").unwrap();
+    assert_eq!(refused(dev.tc("qdisc add parent 1:2 handle 3: netem duplicate 1%")), MIXED);
+    assert_eq!(refused(dev.tc("qdisc add parent 2:1 handle 3: netem duplicate 1%")), MIXED);
+    dev.tc("qdisc change parent 1:1 netem duplicate 1%").unwrap();
+    assert_eq!(refused(dev.tc("qdisc add parent 1:2 handle 3: netem")), MIXED);
+    dev.tc("qdisc change parent 1:1 netem duplicate 0%").unwrap();
+    dev.tc("qdisc add parent 2:1 handle 3: netem").unwrap();
+    assert_eq!(refused(dev.tc("qdisc change parent 1:1 netem duplicate 1%")), MIXED);
+    assert_eq!(refused(dev.tc("qdisc change parent 2:1 netem duplicate 1%")), MIXED);
+    dev.tc("qdisc replace root handle 4: netem duplicate 1%").unwrap();
+    assert_eq!(refused(dev.tc("qdisc add parent 4:1 handle 5: netem")), MIXED);
+    dev.tc("qdisc change root netem").unwrap();
+    dev.tc("qdisc add parent 4:1 handle 5: netem").unwrap();
+    assert_eq!(refused(dev.tc("qdisc change root netem duplicate 1%")), MIXED);
+    dev.tc("qdisc del parent 4:1").unwrap();
+    dev.tc("qdisc change root netem duplicate 1%").unwrap();
 }

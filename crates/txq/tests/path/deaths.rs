@@ -9,7 +9,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, NetDev, Sender, Worker};
 
@@ -108,6 +108,8 @@ impl Qdisc for Fragile {
         QdiscStats::default()
     }
 }
+
+impl Shortcuts for Fragile {}
 
 fn fragile() -> (Fragile, Arc<Fate>) {
     let fate = Arc::new(Fate::default());

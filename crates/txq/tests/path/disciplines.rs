@@ -9,7 +9,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::pool::PoolConfig;
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Style;
 use txq::{Discipline, NetDev};
@@ -105,6 +105,8 @@ impl Qdisc for Gated {
         QdiscStats { drops: self.drops, qlen: self.queue.len() as u64, ..QdiscStats::default() }
     }
 }
+
+impl Shortcuts for Gated {}
 
 /// Returns a device with that qdisc.
 fn gated(discipline: Discipline, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
@@ -232,7 +234,7 @@ fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
             let first = sender.packet(b"on its way").unwrap();
             // llist's sender with the duty waits for a moment, and then leaves it to the worker.
             assert_eq!(sender.xmit(first), Verdict::Success);
-            dev.set_xps(None).unwrap();
+            dev.steering().set_xps(None).unwrap();
             let sender = thread::spawn(move || {
                 let second = sender.packet(b"with a new map").unwrap();
                 assert_eq!(sender.xmit(second), Verdict::Success);

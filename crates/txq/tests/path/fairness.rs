@@ -81,9 +81,9 @@ fn two_classes(wires: &Wires) -> NetDev {
         .qdisc("handle 1: htb default 20")
         .start()
         .unwrap();
-    dev.add_class("parent 1: classid 1:10 htb rate 1mbit").unwrap();
-    dev.add_class("parent 1: classid 1:20 htb rate 50mbit").unwrap();
-    dev.replace_qdisc("parent 1:10 fq_codel").unwrap();
+    dev.tc("class add parent 1: classid 1:10 htb rate 1mbit").unwrap();
+    dev.tc("class add parent 1: classid 1:20 htb rate 50mbit").unwrap();
+    dev.tc("qdisc replace parent 1:10 fq_codel").unwrap();
     dev
 }
 
@@ -129,7 +129,7 @@ fn four_floods_leave_buffers_for_a_fifth_sender() {
 fn a_higher_priority_gets_buffers_beside_a_congested_lower_one() {
     let wires = Wires::new(1, Some(4));
     let dev = NetDev::builder(wires.clone()).pool_config(config()).qdisc("handle 1: prio").start().unwrap();
-    dev.replace_qdisc("parent 1:3 pfifo limit 10000").unwrap();
+    dev.tc("qdisc replace parent 1:3 pfifo limit 10000").unwrap();
     let (mut first, mut last) = (dev.sender("first"), dev.sender("last"));
     flood(&mut last, 0x0001_0003);
     let over = AtomicBool::new(false);
@@ -188,10 +188,10 @@ fn the_default_pool_follows_the_limits() {
     let large = dev("pfifo limit 100000");
     assert!(large.pool_demand().is_short(), "{}", large.pool_demand());
     let htb = dev("handle 1: htb default 20");
-    htb.add_class("parent 1: classid 1:10 htb rate 1mbit").unwrap();
-    htb.replace_qdisc("parent 1:10 fq_codel").unwrap();
-    htb.add_class("parent 1: classid 1:20 htb rate 1mbit").unwrap();
-    htb.replace_qdisc("parent 1:20 bfifo").unwrap();
+    htb.tc("class add parent 1: classid 1:10 htb rate 1mbit").unwrap();
+    htb.tc("qdisc replace parent 1:10 fq_codel").unwrap();
+    htb.tc("class add parent 1: classid 1:20 htb rate 1mbit").unwrap();
+    htb.tc("qdisc replace parent 1:20 bfifo").unwrap();
     let demand = htb.pool_demand();
     assert_eq!((demand.queued, demand.others, demand.is_short()), (10240, 1, true), "{demand}");
     let demand = htb.fit_pool().unwrap();

@@ -42,7 +42,7 @@ impl Driver for Device {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let kept = Arc::default();
         let queue = || Queue { seen: self.0.clone(), txq, kept: Arc::clone(&kept) };
-        Ok(DriverQueue { tx: Box::new(queue()), done: Box::new(queue()), ring: Some(16) })
+        Ok(DriverQueue::new(queue(), queue()).ring(16))
     }
 }
 
@@ -165,7 +165,7 @@ fn a_flow_stays_in_order_from_thread_to_thread_and_from_map_to_map() {
             scope.spawn(|| {
                 let mut random = Random(3);
                 while !done.load(Relaxed) {
-                    dev.set_xps(Some(map(&mut random))).unwrap();
+                    dev.steering().set_xps(Some(map(&mut random))).unwrap();
                     thread::yield_now();
                 }
             });
@@ -202,7 +202,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
                                 pause.wait();
                                 assert!(dev.drain(Duration::from_secs(20)));
                                 if pause.wait().is_leader() {
-                                    dev.set_xps(Some(map(&mut random.lock().unwrap()))).unwrap();
+                                    dev.steering().set_xps(Some(map(&mut random.lock().unwrap()))).unwrap();
                                 }
                                 pause.wait();
                             }
@@ -216,16 +216,16 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
             scope.spawn(|| {
                 let mut random = Random(5);
                 while !done.load(Relaxed) {
-                    dev.set_txqs(1 + random.below(TXQS.into()) as u16).unwrap();
+                    dev.steering().set_txqs(1 + random.below(TXQS.into()) as u16).unwrap();
                     thread::yield_now();
-                    dev.set_xps(Some(map(&mut random))).unwrap();
+                    dev.steering().set_xps(Some(map(&mut random))).unwrap();
                     thread::yield_now();
                 }
             });
             let senders: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
             done.store(true, Relaxed);
             assert!(dev.drain(Duration::from_secs(20)));
-            dev.set_txqs(2).unwrap();
+            dev.steering().set_txqs(2).unwrap();
             let by_txq = || seen.by_txq.each_ref().map(|n| n.load(Relaxed));
             let mut before = by_txq();
             for (number, (mut sender, mut place)) in senders.into_iter().enumerate() {

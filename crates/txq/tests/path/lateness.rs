@@ -35,7 +35,7 @@ fn only_packets_that_wait_for_a_time_are_late() {
         let mut list = PacketList::new();
         sender.alloc_batch(3, 1000, &mut list).unwrap();
         let _ = sender.xmit_batch(&mut list);
-        dev.replace_qdisc("root pfifo").unwrap();
+        dev.tc("qdisc replace root pfifo").unwrap();
         let before = dev.lateness().count();
         std::thread::sleep(Duration::from_millis(5));
         send(&dev, 6);

@@ -38,7 +38,7 @@ fn shown(dev: &NetDev) -> String {
 fn finish(dev: &NetDev, wires: &Wires) {
     let mut worker = dev.worker(0);
     for _ in 0..10_000 {
-        (0..usize::from(dev.txqs())).for_each(|txq| wires.at(txq).complete(usize::MAX));
+        (0..usize::from(dev.steering().txqs())).for_each(|txq| wires.at(txq).complete(usize::MAX));
         worker.poll();
         if dev.is_idle() {
             return;
@@ -56,7 +56,7 @@ fn a_replaced_qdisc_is_purged_and_the_device_counts_on() {
         let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");
         let _ = send(&mut sender, 0, 0, 0..10);
-        dev.replace_qdisc("root handle 7: bfifo limit 9000").unwrap();
+        dev.tc("qdisc replace root handle 7: bfifo limit 9000").unwrap();
         let text = shown(&dev);
         assert!(text.starts_with("qdisc bfifo 7: dev wires root refcnt 2 limit 9000b"), "{text}");
         let new = dev.qdiscs(Default::default())[0].stats;
@@ -77,7 +77,7 @@ fn a_replacement_of_the_same_kind_is_a_change() {
     let dev = builder(&wires).qdisc("pfifo").build().unwrap();
     let mut sender = dev.sender("s");
     let _ = send(&mut sender, 0, 0, 0..10);
-    dev.replace_qdisc("root pfifo limit 7").unwrap();
+    dev.tc("qdisc replace root pfifo limit 7").unwrap();
     assert!(shown(&dev).contains("pfifo 8001:") && shown(&dev).contains("limit 7p"), "{}", shown(&dev));
     finish(&dev, &wires);
     assert_eq!(assert_conserved(&dev).sent, 10);
@@ -91,9 +91,9 @@ fn a_child_is_replaced_and_deleted_alone() {
         let dev = builder(&wires).qdisc("handle 1: mq").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");
         let _ = (send(&mut sender, 0, 0, 0..10), send(&mut sender, 1, 0, 100..110));
-        dev.replace_qdisc("parent 1:2 handle 20: pfifo limit 5").unwrap();
+        dev.tc("qdisc replace parent 1:2 handle 20: pfifo limit 5").unwrap();
         assert!(shown(&dev).contains("qdisc pfifo 20: dev wires parent 1:2 limit 5p"), "{}", shown(&dev));
-        dev.delete_qdisc("parent 1:2").unwrap();
+        dev.tc("qdisc del parent 1:2").unwrap();
         assert!(shown(&dev).contains("qdisc pfifo_fast 0: dev wires parent 1:2 "), "{}", shown(&dev));
         finish(&dev, &wires);
         assert_eq!(wires.at(0).sent(), (0..10).collect::<Vec<_>>(), "{discipline}");
@@ -122,10 +122,10 @@ fn the_number_of_queues_changes() {
                 let _ = send(&mut sender, txq, 0, cookie..cookie + 5);
                 cookie += 5;
             }
-            dev.replace_qdisc(text).unwrap();
+            dev.tc(&format!("qdisc replace {text}")).unwrap();
             assert!(shown(&dev).starts_with(kinds), "{text}: {}", shown(&dev));
         }
-        dev.delete_qdisc("root").unwrap();
+        dev.tc("qdisc del root").unwrap();
         assert!(shown(&dev).starts_with("qdisc mq 0: dev wires root"), "{}", shown(&dev));
         let _ = send(&mut sender, 1, 0, cookie..cookie + 5);
         finish(&dev, &wires);
@@ -143,33 +143,33 @@ fn impossible_changes_are_refused_in_tcs_words() {
     let wires = Wires::new(2, None);
     let dev = builder(&wires).qdisc("handle 1: mq").build().unwrap();
     let before = shown(&dev);
-    let failed = |done: Result<(), txq::tc::ParseError>| done.unwrap_err().message().to_owned();
+    let failed = |done: Result<Vec<String>, txq::tc::ParseError>| done.unwrap_err().message().to_owned();
     let cases = [
-        (failed(dev.add_qdisc("root handle 2: pfifo")), "Error: NLM_F_REPLACE needed to override."),
-        (failed(dev.add_qdisc("root handle 1: mq")), "Error: Exclusivity flag on, cannot modify."),
-        (failed(dev.add_qdisc("root pfifo")), "Error: Exclusivity flag on, cannot modify."),
+        (failed(dev.tc("qdisc add root handle 2: pfifo")), "Error: NLM_F_REPLACE needed to override."),
+        (failed(dev.tc("qdisc add root handle 1: mq")), "Error: Exclusivity flag on, cannot modify."),
+        (failed(dev.tc("qdisc add root pfifo")), "Error: Exclusivity flag on, cannot modify."),
         (
-            failed(dev.replace_qdisc("root handle 1: pfifo")),
+            failed(dev.tc("qdisc replace root handle 1: pfifo")),
             "Error: Invalid qdisc name: must match existing qdisc.",
         ),
-        (failed(dev.change_qdisc("root pfifo")), "Error: Invalid qdisc name: must match existing qdisc."),
-        (failed(dev.replace_qdisc("parent 1:1 mq")), "RTNETLINK answers: Operation not supported"),
-        (failed(dev.replace_qdisc("parent 1:3 pfifo")), "Error: Specified class not found."),
-        (failed(dev.replace_qdisc("parent 9:1 pfifo")), "Error: Failed to find specified qdisc."),
-        (failed(dev.delete_qdisc("parent 1:1")), "Error: Cannot delete qdisc with handle of zero."),
-        (failed(dev.replace_qdisc("root nosuch")), "Error: Specified qdisc kind is unknown."),
-        (failed(dev.replace_qdisc("dev eth9 root pfifo")), "Cannot find device \"eth9\""),
+        (failed(dev.tc("qdisc change root pfifo")), "Error: Invalid qdisc name: must match existing qdisc."),
+        (failed(dev.tc("qdisc replace parent 1:1 mq")), "RTNETLINK answers: Operation not supported"),
+        (failed(dev.tc("qdisc replace parent 1:3 pfifo")), "Error: Specified class not found."),
+        (failed(dev.tc("qdisc replace parent 9:1 pfifo")), "Error: Failed to find specified qdisc."),
+        (failed(dev.tc("qdisc del parent 1:1")), "Error: Cannot delete qdisc with handle of zero."),
+        (failed(dev.tc("qdisc replace root nosuch")), "Error: Specified qdisc kind is unknown."),
+        (failed(dev.tc("qdisc replace dev eth9 root pfifo")), "Cannot find device \"eth9\""),
     ];
     for (is, shall_be) in cases {
         assert_eq!(is, shall_be);
     }
     assert_eq!(shown(&dev), before);
-    dev.change_qdisc("root mq").unwrap();
-    dev.add_qdisc("parent 1:1 pfifo").unwrap();
+    dev.tc("qdisc change root mq").unwrap();
+    dev.tc("qdisc add parent 1:1 pfifo").unwrap();
     assert!(shown(&dev).contains("qdisc pfifo 8001: dev wires parent 1:1"), "{}", shown(&dev));
     let dev = builder(&wires).qdisc("noqueue").build().unwrap();
-    assert_eq!(failed(dev.delete_qdisc("root")), "Error: Cannot delete qdisc with handle of zero.");
-    dev.add_qdisc("root pfifo").unwrap();
+    assert_eq!(failed(dev.tc("qdisc del root")), "Error: Cannot delete qdisc with handle of zero.");
+    dev.tc("qdisc add root pfifo").unwrap();
 }
 
 /// Packets that are in the driver when the queue is reset, and come back, are not queued again (T14). The reset happens
@@ -268,7 +268,7 @@ fn a_queue_gets_shorter_under_load() {
         finish(&dev, &wires);
         assert_eq!(wires.at(0).sent(), [0, 1, 2, 3, 200, 201, 202, 100, 101, 102, 103, 104], "{discipline}");
         assert_conserved(&dev);
-        dev.replace_qdisc("root pfifo limit 50").unwrap();
+        dev.tc("qdisc replace root pfifo limit 50").unwrap();
         dev.set_tx_queue_len(1);
         assert!(shown(&dev).contains("limit 50p"));
     });
@@ -282,12 +282,12 @@ fn a_length_of_zero() {
         let wires = Wires::new(txqs, None);
         let dev = builder(&wires).tx_queue_len(0).build().unwrap();
         assert!(shown(&dev).starts_with("qdisc noqueue 0: dev wires root refcnt 2"), "{}", shown(&dev));
-        dev.add_qdisc("root pfifo_fast").unwrap();
+        dev.tc("qdisc add root pfifo_fast").unwrap();
         assert_eq!(dev.tx_queue_len(), 1000);
         dev.set_tx_queue_len(0);
-        dev.delete_qdisc("root").unwrap();
+        dev.tc("qdisc del root").unwrap();
         assert!(shown(&dev).starts_with("qdisc noqueue 0:"));
-        dev.add_qdisc("root pfifo").unwrap();
+        dev.tc("qdisc add root pfifo").unwrap();
         assert!(shown(&dev).contains("limit 1000p"));
     }
 }
@@ -319,11 +319,11 @@ fn mqs_counters_are_its_childrens() {
 fn a_driver_is_replaced_on_txqs_out_of_use() {
     let (old, new) = (Wires::new(2, Some(8)), Wires::new(2, Some(8)));
     let dev = builder(&old).qdisc("mq").build().unwrap();
-    dev.set_txqs(1).unwrap();
+    dev.steering().set_txqs(1).unwrap();
     let too_few = dev.replace_driver(Wires::new(1, Some(8))).unwrap_err().to_string();
     assert!(too_few.contains("needs at least 2"), "{too_few}");
     dev.replace_driver(new.clone()).unwrap();
-    dev.set_txqs(2).unwrap();
+    dev.steering().set_txqs(2).unwrap();
     let mut sender = dev.sender("s");
     let _ = send(&mut sender, 1, 0, 0..3);
     finish(&dev, &new);
@@ -369,7 +369,7 @@ fn a_weak_handle_ends_with_its_device() {
     assert!(weak.is_same(&again) && !weak.is_same(&other.downgrade()));
     let mut sender = dev.sender("s");
     let access = weak.upgrade().unwrap();
-    access.replace_qdisc("root pfifo limit 7").unwrap();
+    access.tc("qdisc replace root pfifo limit 7").unwrap();
     drop(access);
     // The end of the access has not shut the device down.
     assert!(shown(&dev).contains("limit 7p"), "{}", shown(&dev));

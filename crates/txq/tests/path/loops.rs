@@ -20,7 +20,7 @@ impl Driver for Tunnel {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(self.clone(), NoCompletions))
     }
 }
 
@@ -52,7 +52,7 @@ impl Driver for Redirect {
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(self.clone(), NoCompletions))
     }
 }
 

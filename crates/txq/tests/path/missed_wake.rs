@@ -30,7 +30,7 @@ impl Driver for Refusing {
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
         let (tx, done) = ring(RING);
         let (tx, done) = (Tx { ring: tx, calls: 0 }, Done(done));
-        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(RING) })
+        Ok(DriverQueue::new(tx, done).ring(RING))
     }
 }
 

@@ -152,10 +152,10 @@ fn a_change_ends_the_permit() {
     let (_, dev) = device(64, |builder| builder);
     let mut sender = dev.sender_on("s", 0);
     (0..100).for_each(|_| send(&mut sender));
-    dev.replace_qdisc("root pfifo limit 0").unwrap();
+    dev.tc("qdisc replace root pfifo limit 0").unwrap();
     (0..5).for_each(|_| send(&mut sender));
     assert_eq!((dev.stats().sent, dev.stats().dropped.total()), (100, 5));
-    dev.replace_qdisc("root noqueue").unwrap();
+    dev.tc("qdisc replace root noqueue").unwrap();
     (0..100).for_each(|_| send(&mut sender));
     dev.deactivate();
     (0..5).for_each(|_| send(&mut sender));

@@ -11,7 +11,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, NetDev, Room, Sender};
 
@@ -173,9 +173,9 @@ type Change = (&'static str, fn(&mut NetDev), Room);
 #[test]
 fn whatever_becomes_of_the_queue_wakes_its_senders() {
     let changes: [Change; 6] = [
-        ("change", |dev| dev.change_qdisc("pfifo limit 100").unwrap(), Room::Free),
-        ("replace", |dev| dev.replace_qdisc("root bfifo").unwrap(), Room::Free),
-        ("delete", |dev| dev.delete_qdisc("root").unwrap(), Room::Free),
+        ("change", |dev| drop(dev.tc("qdisc change pfifo limit 100").unwrap()), Room::Free),
+        ("replace", |dev| drop(dev.tc("qdisc replace root bfifo").unwrap()), Room::Free),
+        ("delete", |dev| drop(dev.tc("qdisc del root").unwrap()), Room::Free),
         ("reset", |dev| dev.reset_qdisc("root").unwrap(), Room::Free),
         ("deactivate", |dev| dev.deactivate(), Room::Down),
         ("shutdown", |dev| dev.shutdown().unwrap(), Room::Gone),
@@ -183,7 +183,7 @@ fn whatever_becomes_of_the_queue_wakes_its_senders() {
     for (name, change, room) in changes {
         let wires = Wires::new(1, Some(RING));
         let mut dev = builder(&wires, "pfifo limit 8").start().unwrap();
-        dev.replace_qdisc("root handle 1: pfifo limit 8").unwrap();
+        dev.tc("qdisc replace root handle 1: pfifo limit 8").unwrap();
         fill_for_good(&dev, &wires);
         let waiters: Vec<_> = (0..4)
             .map(|_| {
@@ -320,16 +320,18 @@ impl Qdisc for Liar {
 
     fn reset(&mut self, _: &mut Cx<'_>) {}
 
-    fn limit(&self) -> Option<usize> {
-        Some(1)
-    }
-
     fn qlen(&self) -> usize {
         usize::MAX
     }
 
     fn stats(&self) -> QdiscStats {
         QdiscStats::default()
+    }
+}
+
+impl Shortcuts for Liar {
+    fn limit(&self) -> Option<usize> {
+        Some(1)
     }
 }
 
@@ -343,6 +345,6 @@ fn a_qdisc_that_lies_about_its_backlog_holds_a_sender_for_a_bounded_time() {
     assert_eq!(sender.wait_room(None), Room::Full);
     assert!(Duration::from_nanos(sender.now() - began) >= <Sender>::LONGEST_WAIT, "it did not sleep");
     assert_eq!(sender.poll_room(Waker::noop()), Poll::Pending);
-    dev.replace_qdisc("root pfifo").unwrap();
+    dev.tc("qdisc replace root pfifo").unwrap();
     assert_eq!(sender.wait_room(None), Room::Free, "the liar is gone");
 }

@@ -176,7 +176,7 @@ fn times_are_told_where_packets_are_sampled() {
         assert!(times.is_none_or(|times| times.p50 <= times.p99), "{times:?}");
         assert_eq!(row.measured_calls, samples, "{sampling:?}");
         assert_eq!(row.longest_call.is_some(), samples > 0, "{sampling:?}");
-        let all = dev.latency().0;
+        let all = dev.latency().to_driver;
         assert_eq!(all.count(), samples, "{sampling:?}");
         // The next sender has times of its own.
         drop(sender);

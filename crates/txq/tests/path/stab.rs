@@ -62,7 +62,7 @@ fn a_purge_and_an_exchange_restore_nothing_of_the_table() {
     let dev = NetDev::builder(wires.clone()).pool_config(pool()).bql(None).qdisc("pfifo").build().unwrap();
     for command in ["stab mpu 100 tbf rate 1mbit burst 5k limit 900", "handle 7: stab overhead 9 fq", "pfifo"]
     {
-        dev.replace_qdisc(&format!("root {command}")).unwrap();
+        dev.tc(&format!("qdisc replace root {command}")).unwrap();
         send(&dev);
         let held = dev.qdiscs(Style::default())[0].stats;
         let expected = if command.contains("tbf") { 100 } else { 69 };
@@ -85,17 +85,17 @@ fn tcs_commands_know_where_a_table_can_be() {
     let dev = NetDev::builder(wires).pool_config(pool()).qdisc("noqueue").build().unwrap();
     let details = Style { details: true, ..Style::default() };
     let shown = || show_text(&dev.qdiscs(details), false);
-    dev.add_qdisc("root handle 1: stab overhead 4 mpu 64 htb_mq default 1").unwrap();
-    dev.add_class("parent 1: classid 1:1 htb_mq rate 1gbit").unwrap();
+    dev.tc("qdisc add root handle 1: stab overhead 4 mpu 64 htb_mq default 1").unwrap();
+    dev.tc("class add parent 1: classid 1:1 htb_mq rate 1gbit").unwrap();
     assert!(shown().ends_with("\n overhead 4 mpu 64 mtu 2047 tsize 512 \n"), "{}", shown());
     send(&dev);
     let stats = dev.qdiscs(details)[0].stats;
     assert_eq!(stats.bytes + stats.backlog, 64 * PACKETS);
-    let error = dev.add_qdisc("parent 1:1 handle 10: stab overhead 4 pfifo").unwrap_err();
+    let error = dev.tc("qdisc add parent 1:1 handle 10: stab overhead 4 pfifo").unwrap_err();
     assert_eq!(error.message(), "Error: STAB not supported on a non root.");
-    dev.change_qdisc("root handle 1: stab linklayer atm htb_mq").unwrap();
+    dev.tc("qdisc change root handle 1: stab linklayer atm htb_mq").unwrap();
     assert!(shown().ends_with("\n linklayer atm mtu 2047 tsize 512 \n"), "{}", shown());
-    dev.change_qdisc("root handle 1: htb_mq").unwrap();
+    dev.tc("qdisc change root handle 1: htb_mq").unwrap();
     assert!(!shown().contains("\n "), "{}", shown());
 
     for text in [
@@ -103,14 +103,14 @@ fn tcs_commands_know_where_a_table_can_be() {
         "root handle 2: stab overhead 4 noqueue",
         "stab overhead 4 clsact",
     ] {
-        let error = dev.replace_qdisc(text).unwrap_err();
+        let error = dev.tc(&format!("qdisc replace {text}")).unwrap_err();
         assert_eq!(error.message(), "RTNETLINK answers: Operation not supported", "{text}");
     }
-    dev.replace_qdisc("root handle 2: mq").unwrap();
-    let error = dev.change_qdisc("root handle 2: stab overhead 4 mq").unwrap_err();
+    dev.tc("qdisc replace root handle 2: mq").unwrap();
+    let error = dev.tc("qdisc change root handle 2: stab overhead 4 mq").unwrap_err();
     assert_eq!(error.message(), "RTNETLINK answers: Operation not supported");
     // mq's children are roots of their own.
-    dev.replace_qdisc("parent 2:3 handle 3: stab overhead 4 fq").unwrap();
+    dev.tc("qdisc replace parent 2:3 handle 3: stab overhead 4 fq").unwrap();
     assert!(shown().contains("qdisc fq 3: dev wires parent 2:3 "), "{}", shown());
     assert_eq!(shown().matches("\n overhead 4 \n").count(), 1, "{}", shown());
     dev.audit().unwrap();

@@ -63,8 +63,8 @@ fn the_rx_queue_goes_first() {
     send(2, Some(0));
     send(3, Some(9));
     assert_eq!((wires.at(3).sent(), wires.at(1).sent()), (vec![0], vec![1, 2, 3]));
-    dev.set_xps(None).unwrap();
-    dev.set_xps_rxqs(None).unwrap();
+    dev.steering().set_xps(None).unwrap();
+    dev.steering().set_xps_rxqs(None).unwrap();
     for rx_queue in [0, 2, 5] {
         send(10 + u64::from(rx_queue), Some(rx_queue));
     }
@@ -95,18 +95,19 @@ fn a_class_keeps_to_its_txqs() {
     assert_eq!(send(31, 1, None), 3, "priorities count modulo 16");
     // An rx queue at or above the class's offset is reduced by it, then folded into the class.
     assert_eq!([0, 2, 3, 5, 7].map(|rxq| send(8, 1, Some(rxq))), [3, 5, 3, 5, 4]);
-    let map = all_to(1, 6).with_mask(5, &masks(&["0"])[0]).unwrap().in_classes(&dev.classes()).unwrap();
+    let map =
+        all_to(1, 6).with_mask(5, &masks(&["0"])[0]).unwrap().in_classes(&dev.steering().classes()).unwrap();
     assert_eq!(map.txqs_of(0, 0).collect::<Vec<_>>(), [1]);
-    assert_eq!(dev.set_xps(Some(all_to(1, 6))), Err(XpsError::OtherClasses));
-    dev.set_xps(Some(map)).unwrap();
+    assert_eq!(dev.steering().set_xps(Some(all_to(1, 6))), Err(XpsError::OtherClasses));
+    dev.steering().set_xps(Some(map)).unwrap();
     assert_eq!([send(0, 1, None), send(8, 1, None)], [1, 5]);
     let shown = dev.qdiscs(Style::default());
     assert_eq!(shown[0].kind, "mqprio");
     assert_eq!(shown[0].stats.packets, 13, "the sum of the children");
     assert_eq!((shown[2].kind.as_str(), shown[2].parent.to_string()), ("pfifo", "1:5".into()));
     // A change of classes removes the maps.
-    dev.set_classes(&TrafficClasses::default()).unwrap();
-    dev.with_xps(|map| assert!(map.is_none()));
+    dev.steering().set_classes(&TrafficClasses::default()).unwrap();
+    dev.steering().with_xps(|map| assert!(map.is_none()));
     assert_eq!(send(0, u32::MAX, None), 5, "no classes: all txqs");
     assert_conserved(&dev);
 }
@@ -126,11 +127,11 @@ fn fewer_txqs_in_use() {
     let _ = sender.xmit_on(&mut flow, packet(&mut other, 100));
     assert_eq!((wires.at(3).sent(), dev.stats().queued, flow.txq()), (vec![0, 1, 2, 3], 3, Some(3)));
     for (txqs, message) in [(0, "not 0: use 1 to 4"), (5, "not 5: use 1 to 4")] {
-        assert!(dev.set_txqs(txqs).unwrap_err().to_string().ends_with(message));
+        assert!(dev.steering().set_txqs(txqs).unwrap_err().to_string().ends_with(message));
     }
-    dev.set_txqs(2).unwrap();
-    assert_eq!(dev.txqs(), 2);
-    dev.with_xps(|map| assert!(map.is_none(), "nothing is left of the map"));
+    dev.steering().set_txqs(2).unwrap();
+    assert_eq!(dev.steering().txqs(), 2);
+    dev.steering().with_xps(|map| assert!(map.is_none(), "nothing is left of the map"));
     let shown: Vec<_> = dev.qdiscs(Style::default()).iter().map(|q| q.parent.to_string()).collect();
     assert_eq!(shown, ["root", "1:4", "1:2", "1:1"], "a child with a handle stays");
     // The flow moves at once, the sender when it overtakes no packet.
@@ -146,7 +147,7 @@ fn fewer_txqs_in_use() {
     }
     let late = wires.at(3).sent().iter().filter(|c| **c >= 264).count();
     assert_eq!(late, 0, "within 64 calls the sender has followed");
-    dev.set_txqs(4).unwrap();
+    dev.steering().set_txqs(4).unwrap();
     assert_eq!(dev.qdiscs(Style::default()).len(), 5);
     assert_conserved(&dev);
 }
@@ -164,7 +165,7 @@ fn a_shared_qdisc_and_fewer_txqs() {
             let _ = sender.xmit(packet);
         };
         (0..6).for_each(&mut send);
-        dev.set_txqs(1).unwrap();
+        dev.steering().set_txqs(1).unwrap();
         assert_eq!(dev.qdiscs(Style::default())[0].refcnt, 3, "it stands for all that were built");
         complete_all(&dev, &wires);
         (6..80).for_each(|cookie| {
@@ -188,7 +189,7 @@ fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
     let (mut busy, mut calm) = (Flow::new(), Flow::new());
     let _ = sender.xmit_on(&mut busy, packet(&mut other, 0));
     let _ = sender.xmit_on(&mut calm, packet(&mut other, 100));
-    dev.set_xps(Some(all_to(1, 2))).unwrap();
+    dev.steering().set_xps(Some(all_to(1, 2))).unwrap();
     // The sender checks its txq twice.
     for cookie in 1..150 {
         let _ = sender.xmit_on(&mut busy, packet(&mut other, cookie));
@@ -226,7 +227,7 @@ fn who_is_never_idle_moves_after_the_interval() {
             sent += 1;
         };
         send(&mut flow);
-        dev.set_xps(Some(all_to(1, 2))).unwrap();
+        dev.steering().set_xps(Some(all_to(1, 2))).unwrap();
         // The sender notices that it should move..
         (0..64).for_each(|_| send(&mut flow));
         let early = flow.txq();
@@ -255,7 +256,7 @@ fn an_old_choice_ends_at_once() {
     std::thread::sleep(Duration::from_millis(4));
     (64..128).for_each(|cookie| _ = send(cookie));
     assert!(wires.at(1).sent().is_empty(), "the choice is right");
-    dev.set_xps(Some(all_to(1, 2))).unwrap();
+    dev.steering().set_xps(Some(all_to(1, 2))).unwrap();
     _ = send(128);
     assert_eq!(wires.at(1).sent(), [128]);
     complete_all(&dev, &wires);
@@ -304,12 +305,12 @@ fn a_started_device_has_a_map() {
         return eprintln!("SKIP: not all CPUs");
     };
     let auto = Some(XpsMap::auto(&topology, 4).unwrap());
-    let map = |builder: Builder| builder.start().unwrap().with_xps(|map| map.cloned());
+    let map = |builder: Builder| builder.start().unwrap().steering().with_xps(|map| map.cloned());
     let start = || builder(&Wires::new(4, None));
     assert_eq!(map(start()), auto);
     assert_eq!(map(start().xps(all_to(1, 4))), Some(all_to(1, 4)));
     assert_eq!(map(start().xps(None)), None);
-    assert_eq!(start().build().unwrap().with_xps(|map| map.cloned()), None, "not started");
+    assert_eq!(start().build().unwrap().steering().with_xps(|map| map.cloned()), None, "not started");
     assert_eq!(map(start().txqs(1)), None, "one txq");
     let rxqs = XpsMap::from_rxq_masks(&masks(&["", "", "", "1"]), 4, 2).unwrap();
     assert_eq!(map(start().xps_rxqs(rxqs)), None, "the rx queue chooses");
@@ -344,7 +345,7 @@ fn reselection_is_bounded() {
     let (mut changes, mut before) = (0, None);
     for cookie in 0..2000 {
         let right = 1 - usize::from(flow.txq().unwrap_or(1));
-        dev.set_xps(Some(all_to(right, 2))).unwrap();
+        dev.steering().set_xps(Some(all_to(right, 2))).unwrap();
         let _ = sender.xmit_on(&mut flow, packet(&mut other, cookie));
         changes += u128::from(before.is_some_and(|txq| Some(txq) != flow.txq()));
         before = flow.txq();

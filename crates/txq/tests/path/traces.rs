@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::device::{Wires, assert_conserved, pool};
 use crate::loops::Tunnel;
 use txq::drop::DropReason;
-use txq::netdev::Trace;
 use txq::packet::PacketList;
 use txq::pool::PoolConfig;
 use txq::tc::Handle;
+use txq::trace::Trace;
 use txq::trace::{Event, EventKind, Filter};
 use txq::{Discipline, NetDev};
 
@@ -291,10 +291,10 @@ fn events_name_their_queue() {
     let (txq, names) = queue();
     let minor = txq + 1;
     assert_eq!(names, Some((Handle::UNSPEC, Handle::new(0x8001, minor))));
-    dev.replace_qdisc("root handle 1: mq").unwrap();
-    dev.replace_qdisc(&format!("parent 1:{minor:x} handle 20: pfifo")).unwrap();
+    dev.tc("qdisc replace root handle 1: mq").unwrap();
+    dev.tc(&format!("qdisc replace parent 1:{minor:x} handle 20: pfifo")).unwrap();
     assert_eq!(queue(), (txq, Some((Handle::new(0x20, 0), Handle::new(1, minor)))));
-    dev.replace_qdisc("root handle 7: pfifo").unwrap();
+    dev.tc("qdisc replace root handle 7: pfifo").unwrap();
     assert_eq!(queue(), (txq, Some((Handle::new(7, 0), Handle::ROOT))));
 }
 
@@ -320,7 +320,7 @@ fn copies_are_dequeued_and_sent() {
 fn filters_choose_queues_packets_kinds_and_reasons() {
     let wires = Wires::new(1, Some(1));
     let dev = device(&wires, "pfifo limit 2", Discipline::Combine);
-    dev.replace_qdisc("root handle 5: pfifo limit 2").unwrap();
+    dev.tc("qdisc replace root handle 5: pfifo limit 2").unwrap();
     let filters = [
         (Filter::new().txq(0), 9),
         (Filter::new().txq(1), 0),

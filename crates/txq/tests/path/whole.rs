@@ -194,7 +194,7 @@ fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
     let mut sender = dev.sender_on("s", 1);
     let mut send = |cookie| sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
     let _ = send(0);
-    dev.set_xps(Some(one_txq(1))).unwrap();
+    dev.steering().set_xps(Some(one_txq(1))).unwrap();
     let _ = send(1);
     assert_eq!(
         (wires.at(0).sent(), wires.at(1).sent()),
@@ -304,7 +304,7 @@ fn latency_is_measured_from_xmit_to_the_driver_and_to_completion() {
     std::thread::sleep(std::time::Duration::from_millis(2));
     wires.at(0).complete(5);
     dev.worker(0).poll();
-    let (to_driver, to_completion) = dev.latency();
+    let txq::netdev::Latencies { to_driver, to_completion, .. } = dev.latency();
     assert_eq!((to_driver.count(), to_completion.count()), (5, 5));
     assert!(to_completion.quantile(0.5).unwrap() >= 2_000_000);
     assert!(to_driver.quantile(0.5).unwrap() < to_completion.quantile(0.5).unwrap());
@@ -325,7 +325,7 @@ fn mq_is_shown_with_its_children() {
          qdisc pfifo 20: dev wires parent 1:2 limit 7p\n\
          qdisc pfifo_fast 0: dev wires parent 1:1 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n"
     );
-    dev.change_qdisc("parent 1:2 pfifo limit 9").unwrap();
+    dev.tc("qdisc change parent 1:2 pfifo limit 9").unwrap();
     assert!(txq::tc::show_text(&dev.qdiscs(Default::default()), false).contains("limit 9p"));
     assert_eq!(dev.qdiscs(Default::default())[0].stats.packets, 3);
     assert_conserved(&dev);

@@ -5,7 +5,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use crate::netns::{DEV, Netns};
 use txq::NetDev;
 use txq::drop::DropReason;
-use txq::tc::{ClassInfo, ParseError, Style, class_text, show_text};
+use txq::tc::{ClassInfo, Style, class_text, show_text};
 
 /// Commands to one device, in order.
 const COMMANDS: [&str; 75] = [
@@ -96,19 +96,19 @@ fn classes_are_those_of_tc() {
     netns.delete();
     let dev = NetDev::builder(Wires::new(4, None)).qdisc("noqueue").pool_config(pool()).build().unwrap();
     for command in COMMANDS {
-        let ours = run(&dev, command);
+        let ours = dev.tc(command);
         let words: Vec<_> = command.split_whitespace().collect();
         let output = netns.run("tc", &[&words[..2], &["dev", DEV], &words[2..]].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         let message = match &ours {
             Err(error) => error.message().lines().next().unwrap_or_default().to_owned(),
-            Ok(()) => dev.take_warnings().concat(),
+            Ok(warnings) => warnings.concat(),
         };
         assert_eq!(message, said.lines().next().unwrap_or_default(), "{command}");
         for (flags, style) in [("-s", Style::default()), ("-d", Style { details: true, ..Style::default() })]
         {
             let theirs = netns.tc(&[flags, "class", "show", "dev", DEV]);
-            let ours = class_text(&dev.classes_info(style), flags == "-s");
+            let ours = class_text(&dev.classes(style), flags == "-s");
             assert_eq!(sorted(&ours, "class "), sorted(&theirs, "class "), "{flags} after {command}");
             let theirs = netns.tc(&[flags, "qdisc", "show", "dev", DEV]);
             let mut ours = dev.qdiscs(style);
@@ -116,22 +116,6 @@ fn classes_are_those_of_tc() {
             let ours = show_text(&ours, flags == "-s");
             assert_eq!(sorted(&ours, "qdisc "), sorted(&theirs, "qdisc "), "{flags} after {command}");
         }
-    }
-}
-
-fn run(dev: &NetDev, command: &str) -> Result<(), ParseError> {
-    let (object, rest) = command.split_once(' ').unwrap();
-    let (verb, text) = rest.split_once(' ').unwrap();
-    match (object, verb) {
-        ("qdisc", "add") => dev.add_qdisc(text),
-        ("qdisc", "replace") => dev.replace_qdisc(text),
-        ("qdisc", "change") => dev.change_qdisc(text),
-        ("qdisc", _) => dev.delete_qdisc(text),
-        ("filter", _) => dev.replace_filter(text),
-        (_, "add") => dev.add_class(text),
-        (_, "replace") => dev.replace_class(text),
-        (_, "change") => dev.change_class(text),
-        _ => dev.delete_class(text),
     }
 }
 
@@ -157,7 +141,7 @@ fn filters_name_whole_classes() {
     let both = |command: &str| {
         let words: Vec<_> = command.split_whitespace().collect();
         let output = netns.run("tc", &[&words[..2], &["dev", DEV], &words[2..]].concat());
-        run(&dev, command).unwrap();
+        dev.tc(command).unwrap();
         output.status.success()
     };
     both("qdisc add root handle 1: htb default 10020");
@@ -180,7 +164,7 @@ fn filters_name_whole_classes() {
         let theirs =
             sent(&netns.tc(&["-s", "class", "show", "dev", DEV]), &netns.tc(&["qdisc", "show", "dev", DEV]));
         let style = Style::default();
-        let ours = sent(&class_text(&dev.classes_info(style), true), &show_text(&dev.qdiscs(style), false));
+        let ours = sent(&class_text(&dev.classes(style), true), &show_text(&dev.qdiscs(style), false));
         assert_eq!(ours, theirs, "{flow}");
     }
 }
@@ -207,12 +191,11 @@ fn class<'a>(list: &'a [ClassInfo], name: &str) -> &'a ClassInfo {
 fn packets_go_through_classes_of_a_device() {
     let wires = Wires::new(1, None);
     let dev = NetDev::builder(wires.clone()).pool_config(pool()).build().unwrap();
-    dev.add_qdisc("root handle 1: htb default 20").unwrap();
-    dev.add_class("parent 1: classid 1:1 htb rate 8mbit").unwrap();
-    dev.add_class("parent 1:1 classid 1:10 htb rate 8mbit").unwrap();
-    dev.add_class("parent 1:1 classid 1:20 htb rate 8bit burst 150 cburst 150").unwrap();
-    assert_eq!(dev.take_warnings().len(), 1);
-    assert!(dev.take_warnings().is_empty());
+    dev.tc("qdisc add root handle 1: htb default 20").unwrap();
+    dev.tc("class add parent 1: classid 1:1 htb rate 8mbit").unwrap();
+    dev.tc("class add parent 1:1 classid 1:10 htb rate 8mbit").unwrap();
+    let warnings = dev.tc("class add parent 1:1 classid 1:20 htb rate 8bit burst 150 cburst 150").unwrap();
+    assert_eq!(warnings.len(), 1);
     let mut sender = dev.sender("test");
     for (number, priority) in [(0, 0x1_0010), (1, 0), (2, 0), (3, 0), (4, 0x1_0010), (5, 0x1_0000)] {
         let mut packet = sender.alloc(100).unwrap();
@@ -222,13 +205,13 @@ fn packets_go_through_classes_of_a_device() {
     }
     // Two packets use up the burst of 1:20; the third waits for more than a minute.
     assert_eq!(sorted_numbers(&wires), [0, 1, 2, 4, 5]);
-    let list = dev.classes_info(Style::default());
+    let list = dev.classes(Style::default());
     let stats = class(&list, "1:20").stats.unwrap();
     assert_eq!((stats.packets, stats.backlog, stats.qlen), (2, 100, 1));
     assert_eq!(class(&list, "1:1").stats.unwrap().packets, 4);
     // A class with tokens sends at once.
-    dev.change_class("classid 1:10 htb rate 4mbit").unwrap();
-    dev.delete_class("classid 1:20").unwrap();
+    dev.tc("class change classid 1:10 htb rate 4mbit").unwrap();
+    dev.tc("class del classid 1:20").unwrap();
     assert_eq!(dev.stats().dropped.get(DropReason::QueuePurge), 1);
     assert_eq!(dev.qdiscs(Style::default())[0].stats.drops, 1);
     drop(sender);
@@ -244,11 +227,11 @@ fn sorted_numbers(wires: &Wires) -> Vec<u64> {
 #[test]
 fn json_has_the_keys_of_the_text() {
     let dev = NetDev::builder(Wires::new(1, None)).pool_config(pool()).build().unwrap();
-    dev.add_qdisc("root handle 1: htb").unwrap();
-    dev.add_class("parent 1: classid 1:1 htb rate 8mbit").unwrap();
-    dev.add_class("parent 1:1 classid 1:10 htb rate 1mbit prio 2").unwrap();
-    dev.add_qdisc("parent 1:10 handle 10: pfifo limit 5").unwrap();
-    let json = txq::tc::class_json(&dev.classes_info(Style::default()), true).to_string();
+    dev.tc("qdisc add root handle 1: htb").unwrap();
+    dev.tc("class add parent 1: classid 1:1 htb rate 8mbit").unwrap();
+    dev.tc("class add parent 1:1 classid 1:10 htb rate 1mbit prio 2").unwrap();
+    dev.tc("qdisc add parent 1:10 handle 10: pfifo limit 5").unwrap();
+    let json = txq::tc::class_json(&dev.classes(Style::default()), true).to_string();
     let expected = r#"[{"class":"htb","handle":"1:1","root":true,"options":{"rate":1000000,"ceil":1000000,"burst":1600,"cburst":1600},"bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0,"lended":0,"borrowed":0,"giants":0,"tokens":25000,"ctokens":25000},{"class":"htb","handle":"1:10","parent":"1:1","leaf":"10:","options":{"prio":2,"rate":125000,"ceil":125000,"burst":1600,"cburst":1600},"bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0,"lended":0,"borrowed":0,"giants":0,"tokens":200000,"ctokens":200000}]"#;
     assert_eq!(json, expected);
 }

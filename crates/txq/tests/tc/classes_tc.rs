@@ -49,10 +49,10 @@ fn classes_are_those_of_tc() {
     for command in COMMANDS {
         let (verb, text) = command.split_once(' ').unwrap();
         let ours = match verb {
-            "add" => dev.add_qdisc(text),
-            "replace" => dev.replace_qdisc(text),
-            "change" => dev.change_qdisc(text),
-            _ => dev.delete_qdisc(text),
+            "add" => dev.tc(&format!("qdisc add {text}")),
+            "replace" => dev.tc(&format!("qdisc replace {text}")),
+            "change" => dev.tc(&format!("qdisc change {text}")),
+            _ => dev.tc(&format!("qdisc del {text}")),
         };
         let words: Vec<_> = text.split(' ').collect();
         let output = netns.run("tc", &[&["qdisc", verb, "dev", DEV], &words[..]].concat());

@@ -96,7 +96,7 @@ fn filters_are_those_of_tc() {
         return;
     }
     let dev = NetDev::builder(Wires::new(4, None)).qdisc("noqueue").pool_config(pool()).build().unwrap();
-    dev.add_qdisc("root handle 1: prio").unwrap();
+    dev.tc("qdisc add root handle 1: prio").unwrap();
     for command in COMMANDS {
         let (verb, text) = command.split_once(' ').unwrap();
         let words: Vec<_> = text.split(' ').collect();
@@ -107,17 +107,17 @@ fn filters_are_those_of_tc() {
             continue;
         }
         let ours = match verb {
-            "add" => dev.add_filter(text),
-            "replace" => dev.replace_filter(text),
-            "change" => dev.change_filter(text),
-            _ => dev.delete_filter(text),
+            "add" => dev.tc(&format!("filter add {text}")),
+            "replace" => dev.tc(&format!("filter replace {text}")),
+            "change" => dev.tc(&format!("filter change {text}")),
+            _ => dev.tc(&format!("filter del {text}")),
         };
         let first = said.lines().next().unwrap_or_default();
         assert_eq!(ours.as_ref().err().map_or("", |error| error.message()), first, "{command}");
         for of in [None, Some(Handle::new(1, 0))] {
             let mut show = vec!["-s", "filter", "show", "dev", DEV];
             show.extend(of.map_or(&[][..], |_| &["parent", "1:"]));
-            let info = dev.filters_info(of, Style::default());
+            let info = dev.filters(of, Style::default());
             assert_eq!(filters_text(&info, true), netns.tc(&show), "after {command}");
             show[0] = "-j";
             // tc writes several keys of u32 under one name, of which a JSON reader keeps the last.

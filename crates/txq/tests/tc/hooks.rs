@@ -40,18 +40,23 @@ fn hook_line(dev: &NetDev) -> Option<(String, u64, u64)> {
 fn the_egress_hook_acts() {
     let (wires, others) = (Wires::new(2, None), Wires::new(1, None));
     let (dev, other) = (device(&wires), device(&others));
-    let error = dev.add_filter("egress matchall action drop").unwrap_err();
+    let error = dev.tc("filter add egress matchall action drop").unwrap_err();
     assert_eq!(error.message(), "Error: Parent Qdisc doesn't exists.");
-    dev.add_qdisc("clsact").unwrap();
-    dev.add_filter("egress pref 1 handle 1 fw action drop").unwrap();
+    dev.tc("qdisc add clsact").unwrap();
+    dev.tc("filter add egress pref 1 handle 1 fw action drop").unwrap();
     let redirect =
         format!("egress pref 2 handle 2 fw action mirred egress redirect dev {}", other.info().name);
-    assert!(dev.add_filter(&redirect).unwrap_err().message().starts_with("Cannot find device"));
+    assert!(
+        dev.tc(&format!("filter add {redirect}")).unwrap_err().message().starts_with("Cannot find device")
+    );
     dev.connect(&other).unwrap();
-    dev.add_filter(&redirect).unwrap();
-    dev.add_filter(&redirect.replace("redirect", "mirror").replace("pref 2 handle 2", "pref 3 handle 3"))
-        .unwrap();
-    dev.add_filter("egress pref 4 handle 4 fw action skbedit queue_mapping 1").unwrap();
+    dev.tc(&format!("filter add {redirect}")).unwrap();
+    dev.tc(&format!(
+        "filter add {}",
+        &redirect.replace("redirect", "mirror").replace("pref 2 handle 2", "pref 3 handle 3")
+    ))
+    .unwrap();
+    dev.tc("filter add egress pref 4 handle 4 fw action skbedit queue_mapping 1").unwrap();
     let mut sender = dev.sender_on("test", 0);
     send(&mut sender, &[1, 2, 3, 4, 5, 1, 2]);
     let mut sent = [wires.at(0).sent(), wires.at(1).sent()].concat();
@@ -72,7 +77,7 @@ fn the_egress_hook_acts() {
     let stats = dev.stats();
     assert_eq!((stats.accepted, stats.dropped.get(DropReason::TcEgress)), (5 + 2 + 3, 3), "{stats:?}");
     assert_eq!(sender.dropped(), 3);
-    dev.delete_qdisc("clsact").unwrap();
+    dev.tc("qdisc del clsact").unwrap();
     let before = wires.at(0).sent().len() + wires.at(1).sent().len();
     send(&mut sender, &[1, 2]);
     assert_eq!(wires.at(0).sent().len() + wires.at(1).sent().len(), before + 2);
@@ -87,10 +92,11 @@ fn a_circle_of_devices_ends() {
     let wires = [Wires::new(1, None), Wires::new(1, None)];
     let devs = [device(&wires[0]), device(&wires[1])];
     for (dev, to) in [(&devs[0], &devs[1]), (&devs[1], &devs[0])] {
-        dev.add_qdisc("clsact").unwrap();
+        dev.tc("qdisc add clsact").unwrap();
         dev.connect(to).unwrap();
         let name = &to.info().name;
-        dev.add_filter(&format!("egress pref 1 matchall action mirred egress redirect dev {name}")).unwrap();
+        dev.tc(&format!("filter add egress pref 1 matchall action mirred egress redirect dev {name}"))
+            .unwrap();
     }
     let mut sender = devs[0].sender("test");
     send(&mut sender, &[1, 2, 3]);
@@ -104,28 +110,31 @@ fn a_circle_of_devices_ends() {
 fn the_ingress_hook_polices() {
     let wires = Wires::new(1, None);
     let (dev, out) = (device(&wires), device(&wires));
-    dev.add_qdisc("handle ffff: ingress").unwrap();
+    dev.tc("qdisc add handle ffff: ingress").unwrap();
     let (ingress, mut sender) = (dev.ingress(), out.sender("from dev"));
     let mut received = batch(&mut sender, &[0; 9]);
     ingress.filter(&mut sender, &mut received);
     assert_eq!(received.len(), 9, "no filters");
     let police =
         "parent ffff: protocol all prio 50 u32 match u32 0 0 police rate 8kbit burst 300 drop flowid :1";
-    dev.add_filter(police).unwrap();
+    dev.tc(&format!("filter add {police}")).unwrap();
     ingress.filter(&mut sender, &mut received);
     assert_eq!(received.len(), 5, "5 of 60 bytes are the burst");
     assert_eq!(hook_line(&dev), Some(("ingress".to_owned(), 9, 4)));
     let _ = sender.xmit_batch(&mut received);
-    assert_eq!(dev.add_qdisc("clsact").unwrap_err().message(), "Error: Exclusivity flag on, cannot modify.");
-    assert_eq!(dev.replace_qdisc("clsact").unwrap_err().message(), "Error: Invalid qdisc name.");
-    assert_eq!(dev.delete_qdisc("clsact").unwrap_err().message(), "Error: Invalid qdisc name.");
     assert_eq!(
-        dev.add_qdisc("root ingress").unwrap_err().message(),
+        dev.tc("qdisc add clsact").unwrap_err().message(),
+        "Error: Exclusivity flag on, cannot modify."
+    );
+    assert_eq!(dev.tc("qdisc replace clsact").unwrap_err().message(), "Error: Invalid qdisc name.");
+    assert_eq!(dev.tc("qdisc del clsact").unwrap_err().message(), "Error: Invalid qdisc name.");
+    assert_eq!(
+        dev.tc("qdisc add root ingress").unwrap_err().message(),
         "Error: \"ingress\" is a duplicate parent ID"
     );
-    dev.replace_qdisc("ingress").unwrap();
-    dev.delete_qdisc("ingress").unwrap();
-    assert_eq!(dev.delete_qdisc("ingress").unwrap_err().message(), "Error: Invalid handle.");
+    dev.tc("qdisc replace ingress").unwrap();
+    dev.tc("qdisc del ingress").unwrap();
+    assert_eq!(dev.tc("qdisc del ingress").unwrap_err().message(), "Error: Invalid handle.");
     assert_conserved(&out);
 }
 
@@ -135,15 +144,15 @@ fn filters_of_qdiscs_drop() {
     for kind in ["prio", "ets bands 3", "htb", "drr", "hfsc default 1", "fq_codel", "sfq", "cake"] {
         let wires = Wires::new(1, None);
         let dev = device(&wires);
-        dev.replace_qdisc(&format!("root handle 1: {kind}")).unwrap();
+        dev.tc(&format!("qdisc replace root handle 1: {kind}")).unwrap();
         if kind == "drr" {
-            dev.add_class("parent 1: classid 1:1 drr").unwrap();
+            dev.tc("class add parent 1: classid 1:1 drr").unwrap();
         }
         if kind.starts_with("hfsc") {
-            dev.add_class("parent 1: classid 1:1 hfsc ls rate 1gbit").unwrap();
+            dev.tc("class add parent 1: classid 1:1 hfsc ls rate 1gbit").unwrap();
         }
-        dev.add_filter("parent 1: pref 1 handle 1 fw action drop").unwrap();
-        dev.add_filter("parent 1: pref 2 matchall classid 1:1 action police pkts_rate 1 pkts_burst 2 conform-exceed drop")
+        dev.tc("filter add parent 1: pref 1 handle 1 fw action drop").unwrap();
+        dev.tc("filter add parent 1: pref 2 matchall classid 1:1 action police pkts_rate 1 pkts_burst 2 conform-exceed drop")
             .unwrap();
         let mut sender = dev.sender("test");
         send(&mut sender, &[1, 2, 3, 4]);

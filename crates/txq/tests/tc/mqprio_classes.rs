@@ -30,15 +30,15 @@ const IDLE: &str = " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
 fn dev() -> (NetDev, Wires) {
     let wires = Wires::new(4, None);
     let dev = NetDev::builder(wires.clone()).pool_config(pool()).qdisc("noqueue").build().unwrap();
-    dev.add_qdisc(ROOT).unwrap();
-    CHILDREN.iter().for_each(|text| dev.add_qdisc(text).unwrap());
+    dev.tc(&format!("qdisc add {}", ROOT)).unwrap();
+    CHILDREN.iter().for_each(|text| drop(dev.tc(&format!("qdisc add {text}")).unwrap()));
     (dev, wires)
 }
 
 #[test]
 fn classes_are_listed_as_tc_does() {
     let (dev, _) = dev();
-    let list = dev.classes_info(Style::default());
+    let list = dev.classes(Style::default());
     assert_eq!(class_text(&list, false), SHOWN);
     let idle: String = SHOWN.lines().map(|line| format!("{line}\n{IDLE}")).collect();
     assert_eq!(class_text(&list, true), idle);
@@ -69,7 +69,7 @@ fn traffic_classes_count_for_their_txqs() {
     }
     let sent = |txq| wires.at(txq).sent().len() as u64;
     let counted: Vec<_> =
-        dev.classes_info(Style::default()).iter().map(|info| info.stats.unwrap().packets).collect();
+        dev.classes(Style::default()).iter().map(|info| info.stats.unwrap().packets).collect();
     assert_eq!(counted[..6], [26, 24, sent(0), 0, sent(2), sent(3)]);
     assert!(sent(2) > 0 && sent(3) > 0);
 }
@@ -78,14 +78,14 @@ fn traffic_classes_count_for_their_txqs() {
 #[test]
 fn its_classes_are_the_devices() {
     let (dev, _) = dev();
-    let said = |done: Result<(), ParseError>| done.unwrap_err().message().to_owned();
+    let said = |done: Result<Vec<String>, ParseError>| done.unwrap_err().message().to_owned();
     let unsupported = "RTNETLINK answers: Operation not supported";
-    assert_eq!(said(dev.add_class("classid 1:1 htb rate 1mbit")), "RTNETLINK answers: File exists");
-    assert_eq!(said(dev.add_class("classid 1:9 htb rate 1mbit")), unsupported);
-    assert_eq!(said(dev.add_class("classid 1:ffe0 htb rate 1mbit")), "RTNETLINK answers: File exists");
-    assert_eq!(said(dev.change_class("classid 1:ffe1 htb rate 1mbit")), unsupported);
-    assert_eq!(said(dev.delete_class("classid 1:ffe1")), unsupported);
-    assert_eq!(said(dev.delete_class("classid 1:ffe2")), "RTNETLINK answers: No such file or directory");
-    assert_eq!(said(dev.add_qdisc("parent 1:ffe0 pfifo")), "Error: No device queue given.");
-    assert_eq!(said(dev.add_qdisc("parent 1:ffe2 pfifo")), "Error: Specified class not found.");
+    assert_eq!(said(dev.tc("class add classid 1:1 htb rate 1mbit")), "RTNETLINK answers: File exists");
+    assert_eq!(said(dev.tc("class add classid 1:9 htb rate 1mbit")), unsupported);
+    assert_eq!(said(dev.tc("class add classid 1:ffe0 htb rate 1mbit")), "RTNETLINK answers: File exists");
+    assert_eq!(said(dev.tc("class change classid 1:ffe1 htb rate 1mbit")), unsupported);
+    assert_eq!(said(dev.tc("class del classid 1:ffe1")), unsupported);
+    assert_eq!(said(dev.tc("class del classid 1:ffe2")), "RTNETLINK answers: No such file or directory");
+    assert_eq!(said(dev.tc("qdisc add parent 1:ffe0 pfifo")), "Error: No device queue given.");
+    assert_eq!(said(dev.tc("qdisc add parent 1:ffe2 pfifo")), "Error: Specified class not found.");
 }

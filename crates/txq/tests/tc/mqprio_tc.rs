@@ -20,7 +20,7 @@ impl Driver for Still {
     }
 
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(Still(1)), done: Box::new(NoCompletions), ring: None })
+        Ok(DriverQueue::new(Still(1), NoCompletions))
     }
 }
 

@@ -26,8 +26,8 @@ fn nested(level: usize, kind: &str) -> String {
 fn nest(dev: &NetDev, kind: &str, levels: usize) -> usize {
     let mut taken = 0;
     for level in 1..=levels {
-        match dev.add_qdisc(&nested(level, kind)) {
-            Ok(()) => taken += 1,
+        match dev.tc(&format!("qdisc add {}", &nested(level, kind))) {
+            Ok(_) => taken += 1,
             Err(error) if level == taken + 1 => {
                 assert_eq!(error.message(), TOO_DEEP);
                 assert!(error.to_string().contains("and a tree at most 8"), "{error}");
@@ -45,16 +45,16 @@ fn a_ninth_level_is_refused() {
         let dev = device(1);
         assert_eq!(nest(&dev, kind, 5000), LEVELS, "{kind}");
         // Nothing can be attached below the deepest, but anything can replace it.
-        let deepest = dev.add_qdisc("parent 8:1 pfifo").unwrap_err();
+        let deepest = dev.tc("qdisc add parent 8:1 pfifo").unwrap_err();
         assert_eq!(deepest.message(), TOO_DEEP);
-        dev.replace_qdisc("parent 7:1 handle 9: pfifo limit 10").unwrap();
+        dev.tc("qdisc replace parent 7:1 handle 9: pfifo limit 10").unwrap();
         assert_eq!(dev.qdiscs(Style::default()).len(), LEVELS);
         // Packets walk the whole depth, and so do all queries.
         let mut sender = dev.sender("s");
         let packet = sender.packet(&[0; 60]).unwrap();
         assert_eq!(sender.xmit(packet), Verdict::Success);
-        assert!(!dev.classes_info(Style::default()).is_empty());
-        dev.delete_qdisc("root").unwrap();
+        assert!(!dev.classes(Style::default()).is_empty());
+        dev.tc("qdisc del root").unwrap();
         drop(sender);
         assert_conserved(&dev);
     }
@@ -64,27 +64,30 @@ fn a_ninth_level_is_refused() {
 #[test]
 fn mq_counts_and_classes_do_not() {
     let dev = device(2);
-    dev.add_qdisc("root handle 1: mq").unwrap();
+    dev.tc("qdisc add root handle 1: mq").unwrap();
     for level in 2..=LEVELS {
-        dev.add_qdisc(&nested(level, "prio")).unwrap();
+        dev.tc(&format!("qdisc add {}", &nested(level, "prio"))).unwrap();
     }
-    assert_eq!(dev.add_qdisc(&nested(LEVELS + 1, "prio")).unwrap_err().message(), TOO_DEEP);
+    assert_eq!(
+        dev.tc(&format!("qdisc add {}", &nested(LEVELS + 1, "prio"))).unwrap_err().message(),
+        TOO_DEEP
+    );
     // The other txq has a tree of its own.
-    dev.add_qdisc("parent 1:2 handle 22: prio").unwrap();
-    dev.add_qdisc("parent 22:1 handle 23: prio").unwrap();
+    dev.tc("qdisc add parent 1:2 handle 22: prio").unwrap();
+    dev.tc("qdisc add parent 22:1 handle 23: prio").unwrap();
     let dev = device(1);
     for level in 1..=LEVELS {
-        dev.add_qdisc(&nested(level, "htb")).unwrap();
+        dev.tc(&format!("qdisc add {}", &nested(level, "htb"))).unwrap();
         let major = format!("{level:x}:");
         for class in 1..=3 {
             let parent = if class == 1 { String::new() } else { format!("{:x}", class + 9) };
             // The next qdisc is attached to the deepest class.
             let minor = if class == 3 { 1 } else { class + 10 };
-            dev.add_class(&format!("parent {major}{parent} classid {major}{minor:x} htb rate 1gbit"))
+            dev.tc(&format!("class add parent {major}{parent} classid {major}{minor:x} htb rate 1gbit"))
                 .unwrap();
         }
     }
-    let error = dev.add_qdisc(&nested(LEVELS + 1, "htb")).unwrap_err();
+    let error = dev.tc(&format!("qdisc add {}", &nested(LEVELS + 1, "htb"))).unwrap_err();
     assert_eq!(error.message(), TOO_DEEP);
 }
 
@@ -96,7 +99,7 @@ fn up_to_the_bound_the_kernel_answers_the_same() {
     let dev = device(1);
     for level in 1..=LEVELS + 1 {
         let command = nested(level, "tbf rate 1mbit burst 10k latency 10ms");
-        let ours = dev.add_qdisc(&command);
+        let ours = dev.tc(&format!("qdisc add {command}"));
         let words: Vec<_> = command.split(' ').collect();
         let output = netns.run("tc", &[&["qdisc", "add", "dev", DEV], &words[..]].concat());
         let theirs = String::from_utf8(output.stderr).unwrap();
@@ -114,27 +117,27 @@ fn a_long_list_has_each_class_once() {
         let tops = if txqs == 1 {
             vec![("root".to_owned(), 1)]
         } else {
-            dev.replace_qdisc("root handle 9: mq").unwrap();
+            dev.tc("qdisc replace root handle 9: mq").unwrap();
             vec![("parent 9:1".to_owned(), 1), ("parent 9:2".to_owned(), 2)]
         };
         let mut expected = Vec::new();
         let mut qdiscs = Vec::new();
         for (place, top) in tops {
-            dev.replace_qdisc(&format!("{place} handle {top}: htb")).unwrap();
+            dev.tc(&format!("qdisc replace {place} handle {top}: htb")).unwrap();
             qdiscs.push(format!("{top}:"));
             for class in 1..=CLASSES {
-                dev.add_class(&format!("parent {top}: classid {top}:{class:x} htb rate 1mbit")).unwrap();
+                dev.tc(&format!("class add parent {top}: classid {top}:{class:x} htb rate 1mbit")).unwrap();
                 expected.push(format!("{top}:{class:x}"));
             }
             // The second has classes of its own, and the last one a qdisc without.
             let (below, last) = (0x10 + top, 0x20 + top);
-            dev.replace_qdisc(&format!("parent {top}:2 handle {below:x}: drr")).unwrap();
+            dev.tc(&format!("qdisc replace parent {top}:2 handle {below:x}: drr")).unwrap();
             qdiscs.push(format!("{below:x}:"));
             for class in 1..=CLASSES {
-                dev.add_class(&format!("parent {below:x}: classid {below:x}:{class:x} drr")).unwrap();
+                dev.tc(&format!("class add parent {below:x}: classid {below:x}:{class:x} drr")).unwrap();
                 expected.push(format!("{below:x}:{class:x}"));
             }
-            dev.replace_qdisc(&format!("parent {top}:{CLASSES:x} handle {last:x}: pfifo")).unwrap();
+            dev.tc(&format!("qdisc replace parent {top}:{CLASSES:x} handle {last:x}: pfifo")).unwrap();
             qdiscs.push(format!("{last:x}:"));
         }
         let stop = std::sync::atomic::AtomicBool::new(false);
@@ -148,7 +151,7 @@ fn a_long_list_has_each_class_once() {
                 }
             });
             for _ in 0..20 {
-                let classes = dev.classes_info(Style::default());
+                let classes = dev.classes(Style::default());
                 let found: Vec<_> = classes.iter().map(|class| class.handle.to_string()).collect();
                 let own: Vec<_> = found.into_iter().filter(|handle| !handle.starts_with("9:")).collect();
                 assert_eq!(own, expected);

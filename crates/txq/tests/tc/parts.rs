@@ -19,7 +19,7 @@ fn pool() -> PoolConfig {
 fn build(text: &str) -> (NetDev, Wires) {
     let wires = Wires::new(4, None);
     let dev = NetDev::builder(wires.clone()).pool_config(pool()).qdisc("noqueue").build().unwrap();
-    dev.add_qdisc(text).unwrap();
+    dev.tc(&format!("qdisc add {text}")).unwrap();
     (dev, wires)
 }
 
@@ -42,7 +42,7 @@ fn it_is_shown_as_one_qdisc_with_a_class_for_each_txq() {
     let line = "qdisc tbf_mq 1: dev wires root refcnt 5 rate 80Mbit burst 20Kb lat 3.07ms \n";
     assert_eq!(shown(&dev), line);
     assert_eq!(
-        class_text(&dev.classes_info(Style::default()), false),
+        class_text(&dev.classes(Style::default()), false),
         "class tbf_mq 1:1 parent 1: \nclass tbf_mq 1:2 parent 1: \nclass tbf_mq 1:3 parent 1: \nclass tbf_mq 1:4 parent 1: \n"
     );
     send(&dev, 60);
@@ -60,35 +60,38 @@ fn it_is_shown_as_one_qdisc_with_a_class_for_each_txq() {
 fn commands_reach_the_part_of_a_class() {
     let (dev, _) = build(ROOT);
     let line = shown(&dev);
-    dev.replace_qdisc("parent 1:3 handle 30: pfifo limit 5").unwrap();
-    dev.replace_qdisc("parent 1:1 handle 10: prio").unwrap();
-    dev.add_qdisc("parent 10:2 handle 12: pfifo limit 3").unwrap();
+    dev.tc("qdisc replace parent 1:3 handle 30: pfifo limit 5").unwrap();
+    dev.tc("qdisc replace parent 1:1 handle 10: prio").unwrap();
+    dev.tc("qdisc add parent 10:2 handle 12: pfifo limit 3").unwrap();
     let below = "qdisc prio 10: dev wires parent 1:1 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
                  qdisc pfifo 12: dev wires parent 10:2 limit 3p\n\
                  qdisc pfifo 30: dev wires parent 1:3 limit 5p\n";
     assert_eq!(shown(&dev), format!("{line}{below}"));
-    dev.change_qdisc("parent 1:3 pfifo limit 6").unwrap();
-    dev.delete_qdisc("parent 1:1").unwrap();
+    dev.tc("qdisc change parent 1:3 pfifo limit 6").unwrap();
+    dev.tc("qdisc del parent 1:1").unwrap();
     assert_eq!(shown(&dev), format!("{line}qdisc pfifo 30: dev wires parent 1:3 limit 6p\n"));
-    let refused = |done: Result<(), txq::tc::ParseError>| done.unwrap_err().to_string();
-    let none = refused(dev.add_qdisc("parent 1:5 pfifo"));
+    let refused = |done: Result<Vec<String>, txq::tc::ParseError>| done.unwrap_err().to_string();
+    let none = refused(dev.tc("qdisc add parent 1:5 pfifo"));
     assert!(
         none.starts_with("Error: Specified class not found.") && none.contains("1:1, 1:2, 1:3, 1:4"),
         "{none}"
     );
     assert!(
-        refused(dev.replace_qdisc("parent 1:2 mq")).starts_with("RTNETLINK answers: Operation not supported")
+        refused(dev.tc("qdisc replace parent 1:2 mq"))
+            .starts_with("RTNETLINK answers: Operation not supported")
     );
     assert!(
-        refused(dev.replace_qdisc("parent 1:2 tbf_mq rate 1mbit burst 2k limit 3k"))
+        refused(dev.tc("qdisc replace parent 1:2 tbf_mq rate 1mbit burst 2k limit 3k"))
             .contains("not supported")
     );
-    assert!(refused(dev.add_class("parent 1: classid 1:9 htb rate 1mbit")).starts_with("RTNETLINK answers"));
-    assert!(refused(dev.add_qdisc("parent 1:2 handle 30: pfifo")).contains("30:"));
-    dev.replace_qdisc("root pfifo limit 9").unwrap();
+    assert!(
+        refused(dev.tc("class add parent 1: classid 1:9 htb rate 1mbit")).starts_with("RTNETLINK answers")
+    );
+    assert!(refused(dev.tc("qdisc add parent 1:2 handle 30: pfifo")).contains("30:"));
+    dev.tc("qdisc replace root pfifo limit 9").unwrap();
     assert!(shown(&dev).contains("pfifo"));
-    dev.replace_qdisc(ROOT).unwrap();
-    dev.delete_qdisc("root").unwrap();
+    dev.tc(&format!("qdisc replace {}", ROOT)).unwrap();
+    dev.tc("qdisc del root").unwrap();
     assert!(shown(&dev).starts_with("qdisc mq 0: dev wires root"), "{}", shown(&dev));
 }
 
@@ -96,18 +99,18 @@ fn commands_reach_the_part_of_a_class() {
 #[test]
 fn a_change_reaches_all_parts() {
     let (dev, wires) = build(ROOT);
-    assert!(dev.change_qdisc("root tbf_mq rate 1gbit").is_err());
+    assert!(dev.tc("qdisc change root tbf_mq rate 1gbit").is_err());
     assert!(shown(&dev).contains("rate 80Mbit burst 20Kb"));
-    dev.change_qdisc("root tbf_mq rate 8gbit burst 1m limit 90k").unwrap();
+    dev.tc("qdisc change root tbf_mq rate 8gbit burst 1m limit 90k").unwrap();
     assert!(shown(&dev).contains("rate 8Gbit"), "{}", shown(&dev));
     send(&dev, 400);
     let sent: usize = (0..4).map(|txq| wires.at(txq).sent().len()).sum();
     assert_eq!(sent, 400, "each part has the new rate");
     // The same root once more, with other parameters, is a change as well: no packet is lost.
-    dev.replace_qdisc(ROOT).unwrap();
+    dev.tc(&format!("qdisc replace {}", ROOT)).unwrap();
     send(&dev, 100);
     let queued = dev.qdiscs(Style::default())[0].stats.qlen;
-    dev.replace_qdisc("root handle 1: tbf_mq rate 160mbit burst 20k limit 50k").unwrap();
+    dev.tc("qdisc replace root handle 1: tbf_mq rate 160mbit burst 20k limit 50k").unwrap();
     assert!(dev.qdiscs(Style::default())[0].stats.qlen <= queued);
     dev.reset_qdisc("root").unwrap();
     assert_eq!(dev.qdiscs(Style::default())[0].stats.qlen, 0);
@@ -127,26 +130,26 @@ fn cake_mq_keeps_its_cakes() {
     assert_eq!(list[0].stats.packets + list[0].stats.qlen, 60);
     assert_eq!(list[0].stats.qlen, list[1..].iter().map(|cake| cake.stats.qlen).sum::<u64>());
     for (text, done) in [
-        ("replace", dev.replace_qdisc("parent 1:2 pfifo")),
-        ("change", dev.change_qdisc("parent 1:2 cake bandwidth 1mbit")),
-        ("delete", dev.delete_qdisc("parent 1:2")),
-        ("autorate", dev.change_qdisc("root cake_mq autorate-ingress")),
+        ("replace", dev.tc("qdisc replace parent 1:2 pfifo")),
+        ("change", dev.tc("qdisc change parent 1:2 cake bandwidth 1mbit")),
+        ("delete", dev.tc("qdisc del parent 1:2")),
+        ("autorate", dev.tc("qdisc change root cake_mq autorate-ingress")),
     ] {
         let error = done.expect_err(text).to_string();
         assert!(error.starts_with("RTNETLINK answers: Operation not supported"), "{text}: {error}");
     }
-    dev.change_qdisc("root cake_mq bandwidth 20mbit").unwrap();
+    dev.tc("qdisc change root cake_mq bandwidth 20mbit").unwrap();
     assert_eq!(shown(&dev).matches("bandwidth 20Mbit besteffort").count(), 5);
     let child =
         NetDev::builder(Wires::new(2, None)).pool_config(pool()).qdisc("cake_mq").child(0, "pfifo").build();
     assert!(child.err().unwrap().to_string().contains("its own"));
-    dev.delete_qdisc("root").unwrap();
+    dev.tc("qdisc del root").unwrap();
     assert!(shown(&dev).starts_with("qdisc mq 0:"));
     dev.audit().unwrap();
 }
 
 fn classes(dev: &NetDev) -> String {
-    class_text(&dev.classes_info(Style::default()), false)
+    class_text(&dev.classes(Style::default()), false)
 }
 
 /// htb_mq is listed as one htb: a command on a class, a leaf or a filter is one on all parts, and counters are sums.
@@ -157,24 +160,26 @@ fn htb_mq_is_one_htb_for_all_txqs() {
         shown(&dev),
         "qdisc htb_mq 1: dev wires root refcnt 5 r2q 10 default 0x20 direct_packets_stat 0 direct_qlen 1000\n"
     );
-    dev.add_class("parent 1: classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
-    dev.add_class("parent 1:1 classid 1:10 htb rate 8mbit ceil 800mbit burst 4000 cburst 20k quantum 2000")
-        .unwrap();
-    dev.add_class("parent 1:1 classid 1:20 htb_mq rate 80mbit quantum 2000").unwrap();
-    let error = dev.add_class("parent 1:1 classid 1:20 htb rate 80mbit").unwrap_err().to_string();
-    assert!(error.starts_with("RTNETLINK answers: File exists"), "{error}");
-    let error = dev.add_class("parent 1:1 classid 1:30 drr").unwrap_err().to_string();
-    assert!(error.contains("1: is htb_mq"), "{error}");
-    dev.change_class("classid 1:20 htb rate 80mbit burst 60k cburst 60k quantum 2000").unwrap();
+    let warnings = dev.tc("class add parent 1: classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
     // Each part has the warning that the quantum of 1:1 is big.
-    assert_eq!(dev.take_warnings().len(), 1);
-    dev.add_qdisc("parent 1:10 handle 10: pfifo limit 5").unwrap();
-    dev.add_qdisc("parent 1:20 handle 20: prio").unwrap();
-    dev.add_qdisc("parent 20:1 handle 21: pfifo limit 7").unwrap();
-    dev.change_qdisc("parent 1:10 handle 10: pfifo limit 6").unwrap();
-    dev.add_filter("parent 1: pref 1 handle 5 fw classid 1:10").unwrap();
-    dev.add_filter("parent 1: pref 2 matchall classid 1:20 action ok").unwrap();
-    assert_eq!(dev.filters_info(None, Style::default()).len(), 4);
+    assert_eq!(warnings.len(), 1);
+    dev.tc(
+        "class add parent 1:1 classid 1:10 htb rate 8mbit ceil 800mbit burst 4000 cburst 20k quantum 2000",
+    )
+    .unwrap();
+    dev.tc("class add parent 1:1 classid 1:20 htb_mq rate 80mbit quantum 2000").unwrap();
+    let error = dev.tc("class add parent 1:1 classid 1:20 htb rate 80mbit").unwrap_err().to_string();
+    assert!(error.starts_with("RTNETLINK answers: File exists"), "{error}");
+    let error = dev.tc("class add parent 1:1 classid 1:30 drr").unwrap_err().to_string();
+    assert!(error.contains("1: is htb_mq"), "{error}");
+    dev.tc("class change classid 1:20 htb rate 80mbit burst 60k cburst 60k quantum 2000").unwrap();
+    dev.tc("qdisc add parent 1:10 handle 10: pfifo limit 5").unwrap();
+    dev.tc("qdisc add parent 1:20 handle 20: prio").unwrap();
+    dev.tc("qdisc add parent 20:1 handle 21: pfifo limit 7").unwrap();
+    dev.tc("qdisc change parent 1:10 handle 10: pfifo limit 6").unwrap();
+    dev.tc("filter add parent 1: pref 1 handle 5 fw classid 1:10").unwrap();
+    dev.tc("filter add parent 1: pref 2 matchall classid 1:20 action ok").unwrap();
+    assert_eq!(dev.filters(None, Style::default()).len(), 4);
     let leaves = "qdisc pfifo 10: dev wires parent 1:10 limit 6p\n\
                   qdisc prio 20: dev wires parent 1:20 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
                   qdisc pfifo 21: dev wires parent 20:1 limit 7p\n";
@@ -192,7 +197,7 @@ fn htb_mq_is_one_htb_for_all_txqs() {
         sent.iter().sum::<usize>() == 40 && sent.iter().filter(|&&sent| sent > 0).count() > 1,
         "{sent:?}"
     );
-    let list = dev.classes_info(Style::default());
+    let list = dev.classes(Style::default());
     let of = |class: &str| {
         list.iter().find(|info| info.handle.to_string() == class).unwrap_or_else(|| panic!("{class}"))
     };
@@ -210,21 +215,21 @@ fn htb_mq_is_one_htb_for_all_txqs() {
     let text = "class htb_mq 1:1 root rate 800Mbit ceil 800Mbit burst 100Kb cburst 100Kb \n\
                 class htb_mq 1:10 parent 1:1 leaf 10: prio 0 rate 8Mbit ceil 800Mbit burst 4000b cburst 20300b \n";
     assert!(classes(&dev).starts_with(text), "{}", classes(&dev));
-    let filters = dev.filters_info(None, Style::default());
+    let filters = dev.filters(None, Style::default());
     assert_eq!(filters.iter().filter_map(|info| info.hits).collect::<Vec<_>>(), [20]);
     let text = filters_text(&filters, true);
     assert!(text.contains("Sent 20000 bytes 20 pkt (dropped 0, overlimits 0"), "{text}");
     let one = "parent 1: protocol all pref 2 handle 1 matchall";
-    assert_eq!(dev.get_filter(one, Style::default()).unwrap().hits, Some(20));
-    assert!(dev.delete_class("classid 1:10").unwrap_err().to_string().contains("filters"));
-    dev.delete_filter("parent 1: pref 2").unwrap();
-    dev.delete_filter("parent 1: pref 1").unwrap();
-    dev.delete_class("classid 1:10").unwrap();
-    dev.delete_qdisc("parent 1:20").unwrap();
+    assert_eq!(dev.filter(one, Style::default()).unwrap().hits, Some(20));
+    assert!(dev.tc("class del classid 1:10").unwrap_err().to_string().contains("filters"));
+    dev.tc("filter del parent 1: pref 2").unwrap();
+    dev.tc("filter del parent 1: pref 1").unwrap();
+    dev.tc("class del classid 1:10").unwrap();
+    dev.tc("qdisc del parent 1:20").unwrap();
     assert_eq!(shown(&dev).lines().count(), 1);
-    dev.change_qdisc("root htb_mq default 0").unwrap_err();
-    dev.replace_qdisc("root handle 2: tbf_mq rate 1gbit burst 10k limit 10k").unwrap();
-    assert!(dev.add_class("parent 2: classid 2:9 htb rate 1mbit").is_err());
+    dev.tc("qdisc change root htb_mq default 0").unwrap_err();
+    dev.tc("qdisc replace root handle 2: tbf_mq rate 1gbit burst 10k limit 10k").unwrap();
+    assert!(dev.tc("class add parent 2: classid 2:9 htb rate 1mbit").is_err());
     dev.audit().unwrap();
 }
 
@@ -234,7 +239,7 @@ fn htb_mq_counts_direct_packets_of_all_txqs() {
     let (dev, _) = build("root handle 1: htb_mq");
     send(&dev, 50);
     assert!(shown(&dev).contains("direct_packets_stat 50"), "{}", shown(&dev));
-    dev.add_class("parent 1: classid 1:1 htb rate 8kbit").unwrap();
+    dev.tc("class add parent 1: classid 1:1 htb rate 8kbit").unwrap();
     dev.reset_qdisc("root").unwrap();
     dev.audit().unwrap();
 }
@@ -303,11 +308,11 @@ fn threads_of_two_txqs_share_by_quantum() {
     let builder = NetDev::builder(wires.clone()).pool_config(pool).qdisc("handle 1: htb_mq");
     let dev = builder.workers(2).xps(None).start().unwrap();
     // Nearly nothing leaves until all packets are queued.
-    dev.add_class("parent 1: classid 1:1 htb rate 8kbit burst 2000 cburst 2000").unwrap();
+    dev.tc("class add parent 1: classid 1:1 htb rate 8kbit burst 2000 cburst 2000").unwrap();
     for (class, quantum) in [("1:10", 2000), ("1:20", 4000)] {
         let parameters = format!("rate 8kbit ceil 800mbit burst 2000 cburst 100k quantum {quantum}");
-        dev.add_class(&format!("parent 1:1 classid {class} htb {parameters}")).unwrap();
-        dev.add_qdisc(&format!("parent {class} pfifo limit 5000")).unwrap();
+        dev.tc(&format!("class add parent 1:1 classid {class} htb {parameters}")).unwrap();
+        dev.tc(&format!("qdisc add parent {class} pfifo limit 5000")).unwrap();
     }
     std::thread::scope(|scope| {
         for thread in 0..2_u32 {
@@ -327,7 +332,7 @@ fn threads_of_two_txqs_share_by_quantum() {
     });
     let early = [0, 1].map(|txq| wires.at(txq).sent().len());
     assert!(early.iter().sum::<usize>() < 50, "{early:?} of all have left");
-    dev.change_class("classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
+    dev.tc("class change classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
     assert!(dev.drain(Duration::from_secs(30)));
     for txq in 0..2 {
         let sent = wires.at(txq).sent();

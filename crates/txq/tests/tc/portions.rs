@@ -7,7 +7,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use txq::NetDev;
 use txq::filter::Filters;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Total, Verdict, register};
+use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Shortcuts, Total, Verdict, register};
 use txq::stats::QdiscStats;
 use txq::tc::{Handle, Options, ParseError, Style, Words};
 
@@ -51,7 +51,7 @@ impl Qdisc for Wide {
     /// Names all leaves but the first.
     fn change(&mut self, _: &mut Words<'_>, _: &Env, cx: &mut Cx<'_>) -> Result<(), ParseError> {
         for (leaf, major) in self.leaves.iter_mut().zip(0x1000..).skip(1) {
-            leaf.replace(Box::new(Counted), Handle::new(major, 0), &mut self.total, cx);
+            leaf.replace(Child::new(Box::new(Counted)), Handle::new(major, 0), &mut self.total, cx);
         }
         Ok(())
     }
@@ -60,15 +60,8 @@ impl Qdisc for Wide {
         self.total.qlen
     }
 
-    /// The device asks for it at the end of each hold by a command.
-    fn limit(&self) -> Option<usize> {
-        HOLDS.fetch_add(1, Relaxed);
-        LONGEST.fetch_max(READ.swap(0, Relaxed), Relaxed);
-        None
-    }
-
     fn stats(&self) -> QdiscStats {
-        let first = self.leaves[0].qdisc().stats();
+        let first = self.leaves[0].stats();
         QdiscStats { qlen: self.total.qlen as u64, backlog: self.total.backlog, ..first }
     }
 
@@ -81,8 +74,17 @@ impl Qdisc for Wide {
     }
 }
 
+impl Shortcuts for Wide {
+    /// The device asks for it at the end of each hold by a command.
+    fn limit(&self) -> Option<usize> {
+        HOLDS.fetch_add(1, Relaxed);
+        LONGEST.fetch_max(READ.swap(0, Relaxed), Relaxed);
+        None
+    }
+}
+
 impl Classes for Wide {
-    fn minors(&self) -> Vec<u16> {
+    fn minors(&mut self) -> Vec<u16> {
         (1..=LEAVES).collect()
     }
 
@@ -90,8 +92,8 @@ impl Classes for Wide {
         Some((&mut self.leaves[usize::from(minor) - 1], &mut self.total))
     }
 
-    fn default_leaf(&self, _: u16) -> Box<dyn Qdisc> {
-        Box::new(Counted)
+    fn default_leaf(&mut self, _: u16) -> Child {
+        Child::new(Box::new(Counted))
     }
 }
 
@@ -123,6 +125,8 @@ impl Qdisc for Counted {
     }
 }
 
+impl Shortcuts for Counted {}
+
 /// Ends the sending thread, also when a check fails.
 struct Stop<'s>(&'s AtomicBool);
 
@@ -141,10 +145,10 @@ fn no_hold_reads_many() {
     })
     .unwrap();
     let dev = NetDev::builder(Wires::new(1, None)).qdisc("noqueue").pool_config(pool()).start().unwrap();
-    dev.add_qdisc("root handle 1: wide").unwrap();
-    dev.change_qdisc("root handle 1: wide").unwrap();
+    dev.tc("qdisc add root handle 1: wide").unwrap();
+    dev.tc("qdisc change root handle 1: wide").unwrap();
     for mark in 1..=1000 {
-        dev.add_filter(&format!("parent 1: pref 1 handle {mark} fw classid 1:1")).unwrap();
+        dev.tc(&format!("filter add parent 1: pref 1 handle {mark} fw classid 1:1")).unwrap();
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -163,11 +167,11 @@ fn no_hold_reads_many() {
         assert!((1..=MOST).contains(&LONGEST.load(Relaxed)), "{} in one hold", LONGEST.load(Relaxed));
         let holds = HOLDS.swap(0, Relaxed);
         assert!(holds >= usize::from(LEAVES) / MOST, "{holds} holds for {LEAVES} qdiscs");
-        let filters = dev.filters_info(None, Style::default());
+        let filters = dev.filters(None, Style::default());
         assert_eq!(filters.len(), 1001, "the pref and each rule");
         let holds = HOLDS.swap(0, Relaxed);
         assert!(holds >= filters.len() / MOST, "{holds} holds for {} filters", filters.len());
-        let classes = dev.classes_info(Style::default());
+        let classes = dev.classes(Style::default());
         assert_eq!(classes.len(), usize::from(LEAVES));
         assert!(HOLDS.load(Relaxed) >= classes.len() / 128, "{} holds", HOLDS.load(Relaxed));
     });

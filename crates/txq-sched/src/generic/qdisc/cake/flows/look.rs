@@ -1,0 +1,40 @@
+//! The counters of a tin's flows, for `tc class show`.
+
+use txq_core::arch::Arch;
+
+use super::{FRACTION, Flow, State, Tin};
+use crate::generic::qdisc::cake::hash::QUEUES;
+
+/// A flow's counters.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::generic::qdisc::cake) struct Look {
+    pub(in crate::generic::qdisc::cake) drops: u64,
+    pub(in crate::generic::qdisc::cake) backlog: u64,
+    pub(in crate::generic::qdisc::cake) qlen: usize,
+    /// Bytes that the flow may send before its turn is over.
+    pub(in crate::generic::qdisc::cake) deficit: i64,
+    /// The drop count of CoDel's law.
+    pub(in crate::generic::qdisc::cake) count: u32,
+    /// BLUE's drop probability, in units of 2^-32.
+    pub(in crate::generic::qdisc::cake) chance: u32,
+}
+
+impl<A: Arch> Tin<A> {
+    /// Returns the queues that have a flow: those with packets, and empty ones that are still on a list.
+    pub(in crate::generic::qdisc::cake) fn active(&self) -> impl Iterator<Item = usize> {
+        (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
+    }
+
+    /// Returns the counters of a queue.
+    pub(in crate::generic::qdisc::cake) fn look(&self, index: usize) -> Look {
+        let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
+        Look {
+            drops: *drops,
+            backlog: queue.bytes(),
+            qlen: queue.len(),
+            deficit: deficit >> FRACTION,
+            count: law.count(),
+            chance: blue.chance(),
+        }
+    }
+}

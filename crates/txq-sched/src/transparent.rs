@@ -1,0 +1,26 @@
+//! References to a concrete type from references to the generic one that it wraps.
+
+/// Lets a reference to the generic type `$inner` be used as one to its concrete wrapper `$outer`, which must be
+/// `#[repr(transparent)]` over it.
+macro_rules! transparent {
+    ($outer:ty, $inner:ty $(, $life:lifetime)?) => {
+        #[doc(hidden)]
+        impl$(<$life>)? $outer {
+            /// Returns the concrete type that wraps `inner`.
+            #[inline]
+            pub fn from_ref<'r>(inner: &'r $inner) -> &'r Self {
+                // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
+                unsafe { &*std::ptr::from_ref(inner).cast::<Self>() }
+            }
+
+            /// Returns the concrete type that wraps `inner`, for writing.
+            #[inline]
+            pub fn from_mut<'r>(inner: &'r mut $inner) -> &'r mut Self {
+                // SAFETY: as above.
+                unsafe { &mut *std::ptr::from_mut(inner).cast::<Self>() }
+            }
+        }
+    };
+}
+
+pub(crate) use transparent;

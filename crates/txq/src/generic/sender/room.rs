@@ -1,0 +1,290 @@
+//! Waiting for room: a sender sleeps until its queue has room, instead of losing packets or trying again and again.
+//!
+//! [`Fill`](txq_core::sync::fill::Fill) is the protocol. This file decides which queues a sender waits for, and how long.
+//! Before a sender sleeps, it runs the queue itself or makes the owner look again. So the owner looks after the sender has
+//! registered, and the thread that has the CPU does the work that is due.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use txq_core::arch::{Arch, Nanos};
+use txq_core::sync::fill::Waiter;
+
+use super::{Flow, Sender};
+use crate::generic::datapath::Ctx;
+
+/// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
+/// is twice as long, up to [`LONGEST_NAP`].
+pub(super) const NAP: Nanos = 50_000;
+pub(super) const LONGEST_NAP: Nanos = 10_000_000;
+/// [`Sender::LONGEST_WAIT`], in nanoseconds.
+const LONGEST_WAIT: Nanos = 1_000_000_000;
+
+/// The result of a wait for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the queue may still be full"]
+#[non_exhaustive]
+pub enum Room {
+    /// The queue has room, as far as is known.
+    Free,
+    /// The queue has no room yet: the deadline or [`LONGEST_WAIT`](Sender::LONGEST_WAIT) has passed.
+    Full,
+    /// The device is down: packets are dropped until [`activate`](crate::NetDev::activate).
+    Down,
+    /// The device is gone: all packets are dropped.
+    Gone,
+}
+
+/// The state of a sender's waits.
+pub(super) struct Waits<A: Arch> {
+    /// Created at the first wait.
+    waiter: Option<Arc<Waiter<A>>>,
+    /// The root that holds a waker of this sender.
+    watched: Option<usize>,
+    /// How many packets of the sender had been dropped when there was room last.
+    dropped: u64,
+}
+
+impl<A: Arch> Default for Waits<A> {
+    fn default() -> Self {
+        Self { waiter: None, watched: None, dropped: 0 }
+    }
+}
+
+impl<A: Arch> Sender<A> {
+    /// The longest wait for room: 1 s. A queue may never report room: a custom qdisc may misreport its backlog,
+    /// and a slow shaper takes its time.
+    pub const LONGEST_WAIT: Duration = Duration::from_nanos(LONGEST_WAIT);
+
+    /// Returns how many packets of this sender are known to be dropped so far. The count is exact for packets dropped by
+    /// this sender's own calls, once they return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is the
+    /// number of packets of this batch, or of earlier ones, that were lost. Packets left to another owner, and packets that
+    /// an AQM drops later, count when they are dropped.
+    #[inline(never)]
+    pub fn dropped(&self) -> u64 {
+        self.counters.dropped()
+    }
+
+    /// Lets the next wait for room disregard the packets that this sender has lost so far: only a queue that is full by its
+    /// limit in packets holds the sender. A sender that serves many connections calls it before each wait, because
+    /// the limit of one flow or class has dropped the packet of one connection, and the others have room.
+    #[inline(never)]
+    pub fn disregard_drops(&mut self) {
+        self.waits.dropped = self.counters.dropped();
+    }
+
+    /// Sleeps until the queue that this sender's packets go to has room, or until `deadline` on the clock of
+    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: if
+    /// there is room it costs a few loads.
+    ///
+    /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
+    /// moment before still find room. A waiting sender continues at half the limit. Other queues (limits in bytes; bands,
+    /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
+    /// halved. Without a qdisc, the txq is the queue. A sender whose packets go to several txqs waits for all that it has
+    /// used.
+    ///
+    /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the
+    /// wait. Inside a driver, qdisc or completion the call returns at once: the queue may wait for the caller.
+    ///
+    /// ```
+    /// use txq::{NetDev, Room};
+    /// # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+    /// # use txq::packet::PacketList;
+    /// # struct Sink;
+    /// # impl Driver for Sink {
+    /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
+    /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    /// #     }
+    /// # }
+    /// # impl Transmit for Sink {
+    /// #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+    /// #         cx.sent_all(batch);
+    /// #         Status::Ok
+    /// #     }
+    /// # }
+    /// # let driver = Sink;
+    /// // 100,000 packets of 60 bytes a second, and a program that would send more.
+    /// let dev = NetDev::builder(driver).start()?;
+    /// dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+    /// dev.replace_qdisc("parent 1:1 pfifo limit 1000")?;
+    /// let mut sender = dev.sender("main");
+    /// let mut left = 3000;
+    /// while left > 0 {
+    ///     match sender.wait_room(None) {
+    ///         Room::Free => {}
+    ///         // The queue stands still, or the device is down: look after other work, and come back.
+    ///         Room::Full | Room::Down => continue,
+    ///         _ => break,
+    ///     }
+    ///     let packet = sender.packet(&[0; 60])?;
+    ///     let _verdict = sender.xmit(packet);
+    ///     left -= 1;
+    /// }
+    /// assert_eq!((left, sender.dropped()), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(never)]
+    pub fn wait_room(&mut self, deadline: Option<Nanos>) -> Room {
+        self.wait_for(None, deadline)
+    }
+
+    /// As [`wait_room`](Sender::wait_room), for the txq of a flow.
+    #[inline(never)]
+    pub fn wait_room_on(&mut self, flow: &Flow<A>, deadline: Option<Nanos>) -> Room {
+        match flow.txq() {
+            Some(txq) => self.wait_for(Some(txq), deadline),
+            None => Room::Free,
+        }
+    }
+
+    /// As [`wait_room`](Sender::wait_room), for an event loop: does not sleep, but registers `waker` to be woken when there
+    /// is room. A sender has one waker, the last one. Call again when it was woken, and after
+    /// [`LONGEST_WAIT`](Sender::LONGEST_WAIT) in any case. The waker wakes a task, or makes a descriptor readable
+    /// (`txq_device::EventFd::waker`). The thread that made room wakes it, in the data path of the device: it should be
+    /// quick, and must not call the device.
+    ///
+    /// Never returns [`Room::Full`]: that is [`Poll::Pending`].
+    #[inline(never)]
+    pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
+        self.poll_room_of(None, waker)
+    }
+
+    /// As [`poll_room`](Sender::poll_room), for the txq of a flow.
+    #[inline(never)]
+    pub fn poll_room_on(&mut self, flow: &Flow<A>, waker: &Waker) -> Poll<Room> {
+        match flow.txq() {
+            Some(txq) => self.poll_room_of(Some(txq), waker),
+            None => Poll::Ready(Room::Free),
+        }
+    }
+
+    fn poll_room_of(&mut self, txq: Option<u16>, waker: &Waker) -> Poll<Room> {
+        loop {
+            let (root, refused) = match self.look_for_room(txq) {
+                Ok(room) => {
+                    self.forget_waker();
+                    return Poll::Ready(room);
+                }
+                Err(full) => full,
+            };
+            let waiter = self.waiter();
+            // A task that is polled without a wake keeps its place.
+            let keeps = self.waits.watched == Some(root)
+                && self.dev.roots[root].fill.watch_on(&waiter, refused, waker);
+            if !keeps {
+                self.forget_waker();
+                self.waits.watched = Some(root);
+                self.dev.roots[root].fill.watch(&waiter, refused, waker);
+            }
+            if self.run_queue(root) | self.dev.roots[root].fill.word().is_full(refused) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn wait_for(&mut self, txq: Option<u16>, deadline: Option<Nanos>) -> Room {
+        match self.look_for_room(txq) {
+            Ok(room) => room,
+            Err(full) => self.wait_until(txq, full, deadline),
+        }
+    }
+
+    /// Sleeps until the queue that `look_for_room` has found full has room, or the wait ends.
+    #[cold]
+    fn wait_until(
+        &mut self,
+        txq: Option<u16>,
+        (mut root, mut refused): (usize, bool),
+        deadline: Option<Nanos>,
+    ) -> Room {
+        self.forget_waker();
+        let nested = A::inside(|inside| inside.depth()) > 0;
+        let end = A::now().saturating_add(LONGEST_WAIT).min(deadline.unwrap_or(Nanos::MAX));
+        let mut nap = if self.dev.has_threads() { LONGEST_WAIT } else { NAP };
+        loop {
+            let now = A::now();
+            if nested || now >= end {
+                // A worker runs the queue, whatever the queue was waiting for.
+                self.dev.hand_over(root);
+                return Room::Full;
+            }
+            let waiter = self.waiter();
+            let dev = self.dev.clone();
+            let until = now.saturating_add(nap).min(end);
+            dev.roots[root].fill.wait(&waiter, refused, until, || self.run_queue(root));
+            nap = (nap * 2).min(LONGEST_NAP.max(nap));
+            if self.steer.is_stale() && !self.renewing {
+                self.look();
+            }
+            match self.look_for_room(txq) {
+                Ok(room) => return room,
+                Err(full) => (root, refused) = full,
+            }
+        }
+    }
+
+    /// Returns whether there is room. The error is the first queue that is full, and whether packets of this sender have
+    /// been dropped since there was room last.
+    #[inline]
+    fn look_for_room(&mut self, txq: Option<u16>) -> Result<Room, (usize, bool)> {
+        let dropped = self.counters.dropped();
+        let refused = dropped != self.waits.dropped;
+        let (dev, rule) = (&*self.dev, self.dev.rule());
+        let look = |txq| {
+            let root = dev.root_at(rule, txq);
+            let word = dev.roots[root].fill.word();
+            match word {
+                _ if word.is_gone() => Ok(Room::Gone),
+                _ if word.is_down() => Ok(Room::Down),
+                _ if word.is_full(refused) || dev.roots[root].is_behind() => Err((root, refused)),
+                _ => Ok(Room::Free),
+            }
+        };
+        let room = match txq.or(self.steer.fixed()) {
+            Some(txq) => look(txq)?,
+            None => {
+                let mut room = Room::Free;
+                for txq in self.steer.used().iter() {
+                    if let other @ (Room::Down | Room::Gone) = look(txq)? {
+                        room = other;
+                    }
+                }
+                room
+            }
+        };
+        self.waits.dropped = dropped;
+        Ok(room)
+    }
+
+    /// Does the work that is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in
+    /// front of the queue is still long.
+    pub(super) fn run_queue(&mut self, root: usize) -> bool {
+        if A::inside(|inside| inside.depth()) > 0 {
+            self.dev.hand_over(root);
+            return self.dev.roots[root].is_behind();
+        }
+        let dev = &*self.dev;
+        let root = &dev.roots[root];
+        let mut cx = Ctx::new(dev, &mut self.cache);
+        dev.inside(|| match root.txq {
+            Some(txq) => dev.txqs[usize::from(txq)].reap_if_stopped(&mut cx),
+            None => dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(&mut cx)),
+        });
+        root.run(dev, &mut cx);
+        self.counters.settle(&self.cache);
+        root.is_behind()
+    }
+
+    pub(super) fn waiter(&mut self) -> Arc<Waiter<A>> {
+        self.waits.waiter.get_or_insert_with(Waiter::new).clone()
+    }
+
+    /// Removes the waker that [`poll_room`](Sender::poll_room) has registered.
+    pub(super) fn forget_waker(&mut self) {
+        if let (Some(root), Some(waiter)) = (self.waits.watched.take(), &self.waits.waiter) {
+            self.dev.roots[root].fill.leave(waiter);
+        }
+    }
+}
