@@ -88,8 +88,7 @@ impl<A: Arch> fmt::Debug for NetDev<A> {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Returns a new sender; `name` identifies it in counters and messages. The sender checks at its first call of xmit, and once
-    /// in 64, which CPU it runs on.
+    /// Returns a new sender; `name` identifies it in counters and messages.
     #[inline(never)]
     pub fn sender(&self, name: &str) -> Sender<A> {
         Sender::new(self.shared.clone(), name, None)
@@ -101,11 +100,7 @@ impl<A: Arch> NetDev<A> {
         Sender::new(self.shared.clone(), name, Some(cpu))
     }
 
-    /// Returns worker `index`. It serves the txqs that [`Builder::affinity`] assigns to it; by default these are `index`,
-    /// `index + workers` and so on. Each worker must exist exactly once; a started device already has all of them.
-    ///
-    /// # Panics
-    /// When there is no such worker.
+    /// Returns worker `index`.
     #[inline(never)]
     pub fn worker(&self, index: usize) -> Worker<A> {
         assert!(index < self.shared.workers, "worker {index} of {}", self.shared.workers);
@@ -118,12 +113,7 @@ impl<A: Arch> NetDev<A> {
         (0..self.shared.sched.len()).map(|index| Worker::new(self.shared.clone(), index))
     }
 
-    /// Returns the completer of a txq: a worker that only reaps the txq's completions, under [`Completions::PerQueue`]. It
-    /// is driven like any worker, and must exist exactly once for each txq. A started device already has
-    /// its completers, no more than there are CPUs; each reaps several txqs.
-    ///
-    /// # Panics
-    /// When the device has no completer for this txq.
+    /// Returns the completer of a txq: a worker that only reaps the txq's completions, under [`Completions::PerQueue`].
     #[inline(never)]
     pub fn completer(&self, txq: u16) -> Worker<A> {
         let index = self.shared.workers + usize::from(txq);
@@ -154,19 +144,14 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the packets that the drivers of all txqs have taken and not dropped (`tx_packets`), as
-    /// [`TxCounters::packets`](crate::TxCounters::packets) counts them. Unlike [`stats`](NetDev::stats) it waits for no other
-    /// thread: a program may call it as often as it likes beside senders.
+    /// [`TxCounters::packets`](crate::TxCounters::packets) counts them.
     #[inline(never)]
     pub fn tx_packets(&self) -> u64 {
         self.shared.tx_packets()
     }
 
     /// Returns the counters, after checking that they add up: no packet is missing or counted twice, and on an idle device
-    /// the queues have sent the same packets and bytes as the txqs. Tests call it at their end; a program may call it at any
-    /// time.
-    ///
-    /// # Errors
-    /// The wrong sum, with the counters.
+    /// the queues have sent the same packets and bytes as the txqs.
     #[inline(never)]
     pub fn audit(&self) -> Result<DeviceStats, AuditError> {
         // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
@@ -221,8 +206,8 @@ impl<A: Arch> NetDev<A> {
         latencies
     }
 
-    /// Returns how late batches have left that a qdisc had held back until a time, in nanoseconds: from that time, for which a
-    /// worker's timer is set, to the dequeue. It is recorded always, once for each such batch.
+    /// Returns how late batches have left that a qdisc had held back until a time, in nanoseconds: from that time, for which
+    /// a worker's timer is set, to the dequeue.
     #[inline(never)]
     pub fn lateness(&self) -> Log2 {
         self.shared.assert_outside("NetDev::lateness");
@@ -233,10 +218,7 @@ impl<A: Arch> NetDev<A> {
         all
     }
 
-    /// Switches the recording of contention in this device on or off: which threads wait for which lock or owner. Switching
-    /// it on starts from zero. After it is switched off, the records can be read until it is switched on again. It works on
-    /// a device in use, as `perf lock contention` does on a kernel. While it is on, taking a lock costs two or three clock
-    /// reads; while it is off, nothing.
+    /// Switches the recording of contention in this device on or off: which threads wait for which lock or owner.
     #[inline(never)]
     pub fn set_contention(&self, on: bool) {
         self.shared.assert_outside("NetDev::set_contention");
@@ -249,16 +231,14 @@ impl<A: Arch> NetDev<A> {
         self.shared.retries.is_on()
     }
 
-    /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as
-    /// [`Site::Control`](txq_core::stats::contention::Site::Control).
+    /// Returns the contention recorded so far; `None` if recording was never switched on.
     #[inline(never)]
     pub fn contention(&self) -> Option<ContentionReport> {
         self.shared.assert_outside("NetDev::contention");
         self.shared.contention()
     }
 
-    /// Returns how long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds. Empty unless the device
-    /// was built with [`Builder::xmit_times`].
+    /// Returns how long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds.
     #[inline(never)]
     pub fn xmit_times(&self) -> Log2 {
         self.shared.senders.xmit_times()
@@ -356,8 +336,7 @@ impl<A: Arch> NetDev<A> {
         (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 
-    /// Waits until the device is idle, for at most `timeout`; returns whether it is. If the caller's own loop drives a worker,
-    /// that loop must keep running meanwhile.
+    /// Waits until the device is idle, for at most `timeout`; returns whether it is.
     #[inline(never)]
     pub fn drain(&self, timeout: Duration) -> bool {
         let end = A::now().saturating_add(nanos(timeout));

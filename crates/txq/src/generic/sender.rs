@@ -137,8 +137,8 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Returns how many packets this sender has added by cutting packets with segments, for a device that does not cut: a packet
-    /// of n segments is counted as n packets handed in, which adds n - 1.
+    /// Returns how many packets this sender has added by cutting packets with segments, for a device that does not cut: a
+    /// packet of n segments is counted as n packets handed in, which adds n - 1.
     #[inline(never)]
     pub fn added_by_cuts(&self) -> u64 {
         self.added
@@ -150,8 +150,7 @@ impl<A: Arch> Sender<A> {
         &self.dev.pool
     }
 
-    /// Returns a packet of `len` bytes to fill. Returns an error, and does not wait, if there is no buffer;
-    /// [`buffer`](Sender::buffer) and [`wait_buffer`](Sender::wait_buffer) wait for one.
+    /// Returns a packet of `len` bytes to fill.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         self.cache.alloc(len).or_else(|error| {
@@ -182,17 +181,14 @@ impl<A: Arch> Sender<A> {
         Ok(packet)
     }
 
-    /// Limits the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the limit, `alloc`
-    /// returns [`AllocError::Limit`], and [`wait_credit`](Sender::wait_credit) sleeps.
+    /// Limits the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets).
     #[inline(never)]
     pub fn set_limit(&mut self, packets: u64) {
         self.cache.set_limit(packets);
     }
 
     /// Sleeps until the limit allows an allocation, or until `deadline` on the clock of [`now`](Sender::now); returns
-    /// whether it allows one. A sleeping sender is woken once half the limit is free, as the kernel wakes its senders, so
-    /// hand in the packets you hold before. Returns false also when the device has been shut down. Costs nothing while no
-    /// sender sleeps.
+    /// whether it allows one.
     #[inline(never)]
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.reclaim();
@@ -201,10 +197,6 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Sends one packet (`dev_queue_xmit`).
-    ///
-    /// [`Verdict::Success`] means that the queue layer has accepted the packet. A packet that was left to the queue's
-    /// current owner may still be dropped by the qdisc; [`dropped`](Sender::dropped) then counts it. To wait instead of
-    /// losing packets, call [`wait_room`](Sender::wait_room) before.
     #[inline]
     pub fn xmit(&mut self, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
@@ -212,8 +204,7 @@ impl<A: Arch> Sender<A> {
         self.xmit_batch(&mut batch)
     }
 
-    /// Sends a list of packets, in order within each flow, and leaves the list empty. Returns [`Verdict::Drop`] if all are
-    /// known to be dropped, [`Verdict::Congested`] if some are; [`dropped`](Sender::dropped) tells how many.
+    /// Sends a list of packets, in order within each flow, and leaves the list empty.
     #[inline(never)]
     pub fn xmit_batch(&mut self, batch: &mut PacketList<A>) -> Verdict {
         if batch.is_empty() {

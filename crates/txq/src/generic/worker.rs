@@ -52,8 +52,7 @@ impl<A: Arch> Worker<A> {
         Self { dev, index, cache, reaping, looks, take_at: 0, due: Vec::new() }
     }
 
-    /// Sets a function that is called when there is work to do, by the thread that causes the work. It should be quick: an
-    /// eventfd write is.
+    /// Sets a function that is called when there is work to do, by the thread that causes the work.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.dev.sched[self.index].set_hook(Box::new(wake));
     }
@@ -64,11 +63,7 @@ impl<A: Arch> Worker<A> {
         self.dev.is_stopping()
     }
 
-    /// Does the work that is due. Returns when to do so again if nothing wakes the worker before, on the clock of the
-    /// `Arch`: `None` for never, a time in the past for at once.
-    ///
-    /// # Panics
-    /// When called inside the device's own data path, and when a driver or a qdisc panics.
+    /// Does the work that is due.
     #[inline(never)]
     pub fn poll(&mut self) -> Option<Nanos> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
@@ -146,8 +141,7 @@ impl<A: Arch> Worker<A> {
         next
     }
 
-    /// Works until the device shuts down. Sleeps when there is no work, but polls the clock for the last part of a wait, as
-    /// long as [`Builder::spin`](crate::generic::netdev::Builder::spin) says.
+    /// Works until the device shuts down.
     #[inline(never)]
     pub fn run(mut self) {
         while !self.dev.is_stopping() {

@@ -188,7 +188,7 @@ impl NetDev {
     /// # impl Driver for Sink {
     /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
     /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    /// #         Ok(DriverQueue::new(Sink, NoCompletions))
     /// #     }
     /// # }
     /// # impl Transmit for Sink {
@@ -259,7 +259,7 @@ impl NetDev {
     /// # impl txq::driver::Driver for Null {
     /// #     fn info(&self) -> txq::driver::DeviceInfo { txq::driver::DeviceInfo::new("null0") }
     /// #     fn open(&mut self, _: u16) -> std::io::Result<txq::driver::DriverQueue> {
-    /// #         Ok(txq::driver::DriverQueue { tx: Box::new(Null), done: Box::new(txq::driver::NoCompletions), ring: None })
+    /// #         Ok(txq::driver::DriverQueue::new(Null, txq::driver::NoCompletions))
     /// #     }
     /// # }
     /// # impl txq::driver::Transmit for Null {

@@ -136,7 +136,7 @@ impl Sender {
     /// # impl Driver for Sink {
     /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
     /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    /// #         Ok(DriverQueue::new(Sink, NoCompletions))
     /// #     }
     /// # }
     /// # impl Transmit for Sink {
@@ -148,8 +148,8 @@ impl Sender {
     /// # let driver = Sink;
     /// // 100,000 packets of 60 bytes a second, and a program that would send more.
     /// let dev = NetDev::builder(driver).start()?;
-    /// dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
-    /// dev.replace_qdisc("parent 1:1 pfifo limit 1000")?;
+    /// dev.tc("qdisc replace root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+    /// dev.tc("qdisc replace parent 1:1 pfifo limit 1000")?;
     /// let mut sender = dev.sender("main");
     /// let mut left = 3000;
     /// while left > 0 {

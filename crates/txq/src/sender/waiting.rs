@@ -56,7 +56,7 @@ impl Sender {
     /// # impl Driver for Sink {
     /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
     /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    /// #         Ok(DriverQueue::new(Sink, NoCompletions))
     /// #     }
     /// # }
     /// # impl Transmit for Sink {

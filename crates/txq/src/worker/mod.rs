@@ -46,7 +46,7 @@
 //! # impl Driver for Sink {
 //! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
 //! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #         Ok(DriverQueue::new(Sink, NoCompletions))
 //! #     }
 //! # }
 //! # impl Transmit for Sink {
@@ -67,8 +67,8 @@
 //!
 //! // 100,000 packets of 60 bytes a second.
 //! let dev = NetDev::builder(driver).build()?;
-//! dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
-//! dev.replace_qdisc("parent 1:1 pfifo limit 100")?;
+//! dev.tc("qdisc replace root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+//! dev.tc("qdisc replace parent 1:1 pfifo limit 100")?;
 //! let (mut sender, mut worker) = (dev.sender("loop"), dev.worker(0));
 //!
 //! let bell = Arc::new(Bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
@@ -134,7 +134,7 @@
 //! # impl Driver for Sink {
 //! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
 //! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #         Ok(DriverQueue::new(Sink, NoCompletions))
 //! #     }
 //! # }
 //! # impl Transmit for Sink {
@@ -160,8 +160,8 @@
 //!
 //! let pool = WorkerPool::new(1)?;
 //! let dev = NetDev::builder(driver).build()?;
-//! dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
-//! dev.replace_qdisc("parent 1:1 pfifo limit 100")?;
+//! dev.tc("qdisc replace root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+//! dev.tc("qdisc replace parent 1:1 pfifo limit 100")?;
 //! pool.drive(&dev);
 //!
 //! let mut sender = dev.sender("task");

@@ -29,9 +29,7 @@ pub struct BandStats {
 
 impl<A: Arch> NetDev<A> {
     /// Returns the bands of all qdiscs that have bands, and the classes that have a qdisc as their leaf, in the order of the
-    /// qdiscs. Leaves out the classes of mq and mqprio: they are the qdiscs of the txqs.
-    ///
-    /// Waits for each queue's owner, so a driver of the device must not call it.
+    /// qdiscs.
     #[inline(never)]
     pub fn bands(&self) -> Vec<BandStats> {
         self.control(|tree, _| {

@@ -10,10 +10,7 @@ use crate::generic::txqueue::TxQueue;
 
 impl<A: Arch> NetDev<A> {
     /// Returns the text of the file `/sys/class/net/DEV/queues/tx-N/byte_queue_limits/ATTR` for a txq, including its
-    /// newline. [`QueueStats`](crate::generic::stats::device::QueueStats) has all files at once.
-    ///
-    /// # Errors
-    /// [`BqlError::Absent`] if the txq has no such limits.
+    /// newline.
     #[inline(never)]
     pub fn show_bql(&self, txq: u16, attr: Attr) -> Result<String, BqlError> {
         self.shared.assert_outside("NetDev::show_bql");
@@ -22,11 +19,7 @@ impl<A: Arch> NetDev<A> {
         Ok(format!("{}\n", state.get(attr)))
     }
 
-    /// Writes such a file, also under traffic. A limit takes effect at the txq's next completion; until then `limit` may be
-    /// above `limit_max`.
-    ///
-    /// # Errors
-    /// The kernel's error for a text that the kernel refuses, and [`BqlError::Absent`]. Nothing has changed then.
+    /// Writes such a file, also under traffic.
     #[inline(never)]
     pub fn set_bql(&self, txq: u16, attr: Attr, text: &str) -> Result<(), BqlError> {
         self.shared.assert_outside("NetDev::set_bql");

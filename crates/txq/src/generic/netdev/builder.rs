@@ -175,8 +175,7 @@ impl<A: Arch> Builder<A> {
         xmit_times: bool => xmit_times = xmit_times;
     }
 
-    /// Sets a root qdisc of the program's own, in place of one in tc's words. It serves all txqs. If it panics while it is
-    /// replaced, or while the device goes down, that call makes its change first, and raises the panic then.
+    /// Sets a root qdisc of the program's own, in place of one in tc's words.
     #[must_use]
     pub fn custom_qdisc(mut self, qdisc: impl Qdisc<A> + 'static) -> Self {
         self.custom_qdisc = Some(Box::new(qdisc));
@@ -191,17 +190,14 @@ impl<A: Arch> Builder<A> {
         self
     }
 
-    /// Sets a function that is called when a txq has been stopped for too long (`ndo_tx_timeout`). The worker that reaps the
-    /// txq calls it, once in each period of [`Builder::watchdog_timeo`] while nothing moves.
+    /// Sets a function that is called when a txq has been stopped for too long (`ndo_tx_timeout`).
     #[must_use]
     pub fn on_tx_timeout(mut self, hook: impl Fn(&TxTimeout) + Send + Sync + 'static) -> Self {
         self.on_tx_timeout = Some(Box::new(hook));
         self
     }
 
-    /// Sets a function that is called when the driver breaks a rule of [`crate::generic::driver`]. The worker that reaps the txq
-    /// calls it, once for each txq and rule. Every violation is counted
-    /// ([`TxCounters::driver_bugs`](crate::TxCounters::driver_bugs)).
+    /// Sets a function that is called when the driver breaks a rule of [`crate::generic::driver`].
     #[must_use]
     pub fn on_driver_bug(mut self, hook: impl Fn(&DriverBugEvent) + Send + Sync + 'static) -> Self {
         self.on_driver_bug = Some(Box::new(hook));

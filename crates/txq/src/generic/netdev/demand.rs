@@ -74,41 +74,7 @@ pub(super) fn buffers_for(queued: u64) -> u32 {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Returns how many packets the qdiscs may queue, and how many buffers the pool has. A pool that several devices share
-    /// must have enough for all of them.
-    ///
-    /// ```
-    /// # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-    /// # use txq::packet::PacketList;
-    /// # use txq::{NetDev, pool::PoolConfig};
-    /// # struct Sink;
-    /// # impl Driver for Sink {
-    /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
-    /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
-    /// #     }
-    /// # }
-    /// # impl Transmit for Sink {
-    /// #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-    /// #         cx.sent_all(batch);
-    /// #         Status::Ok
-    /// #     }
-    /// # }
-    /// # let driver = Sink;
-    /// let pool = PoolConfig { buffers: 4096, ..PoolConfig::default() };
-    /// let dev = NetDev::builder(driver).qdisc("fq_codel").pool_config(pool).build()?;
-    /// let demand = dev.pool_demand();
-    /// assert!(demand.is_short());
-    /// assert_eq!(
-    ///     demand.to_string(),
-    ///     "device \"sink\": the qdiscs may queue 10240 packets; the pool has 4096 buffers: give the pool more buffers, or the \
-    ///      qdiscs lower limits"
-    /// );
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    /// When called inside the data path of the device.
+    /// Returns how many packets the qdiscs may queue, and how many buffers the pool has.
     #[inline(never)]
     pub fn pool_demand(&self) -> PoolDemand {
         self.control(|_, _| {
@@ -127,13 +93,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Grows the pool to what the qdiscs may queue, as far as
     /// [`PoolConfig::max_buffers`](crate::pool::PoolConfig::max_buffers) allows: for a program that has changed qdiscs or
-    /// classes. Never shrinks it. Returns the demand after that.
-    ///
-    /// # Errors
-    /// As those of [`Pool::resize`](crate::pool::Pool::resize).
-    ///
-    /// # Panics
-    /// When called inside the data path of the device.
+    /// classes.
     #[inline(never)]
     pub fn fit_pool(&self) -> Result<PoolDemand, PoolError> {
         let demand = self.pool_demand();

@@ -23,11 +23,7 @@ impl<A: Arch> NetDev<A> {
         self.filters(request.header.parent, |filters, _| filters.delete(&request))?
     }
 
-    /// Adds a filter that is a function of the program. It is called for each packet that no filter with a lower pref has
-    /// classified. It returns the class, or `None` to leave the packet to the next filter. A `pref` of 0 selects a free one.
-    ///
-    /// # Errors
-    /// As those of [`tc`](NetDev::tc).
+    /// Adds a filter that is a function of the program.
     pub fn add_classifier(
         &self,
         parent: Handle,

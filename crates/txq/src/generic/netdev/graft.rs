@@ -65,10 +65,6 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Drops the packets that a qdisc has queued, or all children of mq (`QUEUE_PURGE`); counters stay (`qdisc_reset`).
-    /// `"root"`, `"parent 1:2"`.
-    ///
-    /// # Errors
-    /// As those of [`tc`](NetDev::tc).
     #[inline(never)]
     pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {

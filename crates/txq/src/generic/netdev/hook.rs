@@ -41,17 +41,14 @@ pub(super) fn is_hook(parent: Option<Handle>) -> bool {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Returns the filters of packets that the device has received (`tc qdisc add dev X ingress`), for the threads that receive
-    /// them: a receiver of the same interface is no part of the device.
+    /// Returns the filters of packets that the device has received (`tc qdisc add dev X ingress`), for the threads that
+    /// receive them: a receiver of the same interface is no part of the device.
     #[inline(never)]
     pub fn ingress(&self) -> Ingress<A> {
         Ingress(self.shared.clone())
     }
 
     /// Lets filters of this device send packets through another one, by its name (`mirred egress redirect dev NAME`).
-    ///
-    /// # Errors
-    /// The devices' packets begin with different headers.
     #[inline(never)]
     pub fn connect(&self, to: &NetDev<A>) -> Result<(), ParseError> {
         let (ours, theirs) = (&self.shared.info, &to.shared.info);

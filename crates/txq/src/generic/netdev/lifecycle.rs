@@ -28,10 +28,7 @@ impl Tree {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`). Queued packets are dropped
-    /// (`QUEUE_PURGE`), and so are packets handed in until [`activate`](NetDev::activate) (`QDISC_DROP`; the sender gets the
-    /// verdict of `noop_qdisc`, [`Verdict::Congested`](txq_sched::generic::qdisc::Verdict::Congested)). Packets that the device keeps
-    /// complete. When this returns, no thread is in the driver for a packet that was queued before.
+    /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`).
     #[inline(never)]
     pub fn deactivate(&self) {
         self.reconfigure(|tree, cx| {
@@ -75,9 +72,7 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, _| tree.up)
     }
 
-    /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`). It
-    /// becomes the limit of each band of a pfifo_fast; packets beyond it are dropped, the newest first. Other qdiscs keep
-    /// the limit that they began with, as in the kernel.
+    /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`).
     #[inline(never)]
     pub fn set_tx_queue_len(&self, packets: u32) {
         self.reconfigure(|tree, cx| {
@@ -95,14 +90,7 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
 
-    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq
-    /// that the device was built with, in use or not, changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that
-    /// it still keeps go with it, and a stopped txq continues. The device keeps its name.
-    ///
-    /// # Errors
-    /// When the new driver has fewer txqs than the device was built with, another link, a smaller MTU, a shorter pacing horizon than is needed or a ring
-    /// of no packets, or does not open; nothing has changed then. Also the error with which the old driver finished, if it
-    /// did.
+    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
         let built = self.shared.txqs.len() as u16;
@@ -153,8 +141,8 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Returns how often a worker's thread, or a control call that runs a queue in its place, has continued after a panic of a
-    /// driver or a qdisc. Packets lost by a panic are counted as dropped (`NOT_SPECIFIED`).
+    /// Returns how often a worker's thread, or a control call that runs a queue in its place, has continued after a panic of
+    /// a driver or a qdisc.
     #[inline(never)]
     pub fn worker_restarts(&self) -> u64 {
         self.shared.worker_deaths.load(Relaxed)
@@ -173,15 +161,7 @@ impl<A: Arch> NetDev<A> {
         panics.raise();
     }
 
-    /// Ends all sending. Queued packets are dropped (`QUEUE_PURGE`), and so are all packets handed in afterwards. Drivers
-    /// write out the packets that they hold. Returns the first error of a driver.
-    ///
-    /// A hook may call it on a worker's thread; that thread then ends by itself.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] inside the device's data path (a driver, qdisc, filter or completion): the call would
-    /// wait for its caller. Nothing has changed then. [`io::ErrorKind::NotConnected`] in a forked child: the device's
-    /// threads, and the holders of its locks, exist only in the parent.
+    /// Ends all sending.
     #[inline(never)]
     pub fn shutdown(&mut self) -> io::Result<()> {
         let name = &self.shared.info.name;

@@ -14,12 +14,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Changes how many txqs are in use (`netif_set_real_num_tx_queues`, `ethtool -L tx N`): from 1 up to the number that
-    /// the device was built with. With fewer txqs, XPS forgets the others, and traffic classes that no longer fit end.
-    /// Packets queued for a txq that is no longer used still leave by it. A sender moves when that cannot reorder its
-    /// packets, or when the reselection interval has passed; a [`Flow`](crate::Flow) moves with its next packet.
-    ///
-    /// # Errors
-    /// When the device has fewer txqs, or `txqs` is 0.
+    /// the device was built with.
     #[inline(never)]
     pub fn set_txqs(&self, txqs: u16) -> Result<(), XpsError> {
         let built = self.shared.txqs.len();
@@ -35,11 +30,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Replaces the map from CPUs to txqs, under traffic; `None` removes it. Each sender follows when that cannot reorder
-    /// its packets.
-    ///
-    /// # Errors
-    /// When the map is for another number of txqs, for other traffic classes, or of rx queues.
+    /// Replaces the map from CPUs to txqs, under traffic; `None` removes it.
     #[inline(never)]
     pub fn set_xps(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
         self.steer(|old| {
@@ -48,12 +39,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Replaces the map from rx queues to txqs, as [`set_xps`](Self::set_xps) does for CPUs. It steers packets that carry
-    /// their rx queue ([`Packet::set_rx_queue`](txq_core::packet::Packet::set_rx_queue)). If it has no txq for such a packet,
-    /// the map from CPUs decides.
-    ///
-    /// # Errors
-    /// When the map is for another number of txqs, for other traffic classes, or of CPUs.
+    /// Replaces the map from rx queues to txqs, as [`set_xps`](Self::set_xps) does for CPUs.
     #[inline(never)]
     pub fn set_xps_rxqs(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
         self.steer(|old| {
@@ -62,11 +48,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Replaces the traffic classes, as mqprio does; the default is none. Both maps are removed, as in the kernel
-    /// (`netdev_set_num_tc`): make new ones for these classes.
-    ///
-    /// # Errors
-    /// When a class has a txq that is not in use.
+    /// Replaces the traffic classes, as mqprio does; the default is none.
     #[inline(never)]
     pub fn set_classes(&self, classes: &TrafficClasses) -> Result<(), ClassError> {
         self.steer(|old| {

@@ -7,10 +7,7 @@ use txq_sched::tc::{Command, Object, ParseError, Verb};
 use super::NetDev;
 
 impl<A: Arch> NetDev<A> {
-    /// Executes a command in tc's words, under traffic. Returns tc's warnings.
-    ///
-    /// # Errors
-    /// tc's errors, with a remedy. Nothing has changed then.
+    /// Executes a command in tc's words, under traffic.
     #[inline(never)]
     pub fn tc(&self, command: &str) -> Result<Vec<String>, ParseError> {
         let Command { object, verb, rest } = Command::parse(command)?;

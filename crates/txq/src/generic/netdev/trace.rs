@@ -43,40 +43,7 @@ struct Queued {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Begins a trace: from now on, each step of a packet that passes `filter` is an event for the reader. The trace ends when
-    /// it is dropped. Several traces may run at the same time.
-    ///
-    /// While a device is traced its packets take no short cut past the qdisc, and each step costs about as much as a copy of
-    /// the packet's header. While it is not, tracing costs nothing.
-    ///
-    /// ```
-    /// use txq::trace::{EventKind, Filter};
-    /// # #[derive(Debug)] struct Null;
-    /// # impl txq::driver::Driver for Null {
-    /// #     fn info(&self) -> txq::driver::DeviceInfo { txq::driver::DeviceInfo::new("null0") }
-    /// #     fn open(&mut self, _: u16) -> std::io::Result<txq::driver::DriverQueue> {
-    /// #         Ok(txq::driver::DriverQueue { tx: Box::new(Null), done: Box::new(txq::driver::NoCompletions), ring: None })
-    /// #     }
-    /// # }
-    /// # impl txq::driver::Transmit for Null {
-    /// #     fn start_xmit(&mut self, batch: &mut txq::packet::PacketList, cx: &mut txq::driver::TxCx<'_>) -> txq::driver::Status {
-    /// #         while let Some(packet) = batch.pop_front() { cx.sent(packet); }
-    /// #         txq::driver::Status::Ok
-    /// #     }
-    /// # }
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let dev = txq::NetDev::builder(Null).start()?;
-    /// let mut trace = dev.trace(Filter::new());
-    /// let mut sender = dev.sender("main");
-    /// let packet = sender.packet(&[0; 60])?;
-    /// let _ = sender.xmit(packet);
-    ///
-    /// let steps: Vec<_> = std::iter::from_fn(|| trace.try_next()).map(|event| event.kind).collect();
-    /// assert_eq!(steps, [EventKind::QdiscEnqueue, EventKind::QdiscDequeue, EventKind::NetDevStartXmit]);
-    /// assert_eq!(trace.lost(), 0);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Begins a trace: from now on, each step of a packet that passes `filter` is an event for the reader.
     #[inline(never)]
     pub fn trace(&self, filter: Filter) -> Trace<A> {
         self.trace_with(filter, CAPACITY)
@@ -137,8 +104,7 @@ impl<A: Arch> Trace<A> {
         }
     }
 
-    /// Returns the next event, for which it waits at most `timeout`. It looks once in a few milliseconds: a wake-up would cost
-    /// the threads that send.
+    /// Returns the next event, for which it waits at most `timeout`.
     #[inline(never)]
     pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
         let end = A::now().saturating_add(nanos(timeout));
@@ -150,8 +116,7 @@ impl<A: Arch> Trace<A> {
         }
     }
 
-    /// Returns how many events were lost, because the reader had not made room for them. They count before the reader's
-    /// choice of events: a trace of dequeues also counts the enqueues from which it learns the times.
+    /// Returns how many events were lost, because the reader had not made room for them.
     #[inline(never)]
     pub fn lost(&self) -> u64 {
         self.tracer.lost(&self.tap)

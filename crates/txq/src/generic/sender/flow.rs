@@ -50,8 +50,7 @@ impl<A: Arch> Flow<A> {
         Self { outstanding: Outstanding::new(), choice: None, hash: 0 }
     }
 
-    /// Returns how many packets were handed in and are neither dropped nor completed yet. Packets that end at this moment
-    /// may still count.
+    /// Returns how many packets were handed in and are neither dropped nor completed yet.
     #[inline(never)]
     pub fn outstanding(&self) -> u64 {
         self.outstanding.get()
@@ -96,8 +95,7 @@ impl<A: Arch> fmt::Debug for Flow<A> {
 }
 
 impl<A: Arch> Sender<A> {
-    /// Sends one packet of a flow, as [`xmit`](Sender::xmit) does. The flow keeps its txq while packets are outstanding,
-    /// whichever sender sent them.
+    /// Sends one packet of a flow, as [`xmit`](Sender::xmit) does.
     #[inline]
     pub fn xmit_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
@@ -105,11 +103,7 @@ impl<A: Arch> Sender<A> {
         self.xmit_batch_on(flow, &mut batch)
     }
 
-    /// Sends packets of one flow, in order, and leaves the list empty, as [`xmit_batch`](Sender::xmit_batch) does. The flow
-    /// keeps its txq while packets are outstanding, whichever sender sent them. The first packet's priority and rx queue
-    /// choose the txq of all.
-    ///
-    /// A choice uses the CPU and the time that the sender reads once in 64 calls, and always the current map.
+    /// Sends packets of one flow, in order, and leaves the list empty, as [`xmit_batch`](Sender::xmit_batch) does.
     #[inline(never)]
     pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
         let Some(first) = batch.front() else { return Verdict::Success };

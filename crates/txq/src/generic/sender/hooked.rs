@@ -35,8 +35,7 @@ impl<A: Arch> fmt::Debug for Ingress<A> {
 }
 
 impl<A: Arch> Ingress<A> {
-    /// Runs the ingress filters on packets that the device has received, in buffers of `sender`. Packets that go on stay in
-    /// `batch`, in order; the others are dropped or redirected. Costs one load while there are no filters.
+    /// Runs the ingress filters on packets that the device has received, in buffers of `sender`.
     #[inline]
     pub fn filter(&self, sender: &mut Sender<A>, batch: &mut PacketList<A>) {
         if self.0.hooks.has_ingress() {

@@ -57,74 +57,21 @@ impl<A: Arch> Sender<A> {
     /// and a slow shaper takes its time.
     pub const LONGEST_WAIT: Duration = Duration::from_nanos(LONGEST_WAIT);
 
-    /// Returns how many packets of this sender are known to be dropped so far. The count is exact for packets dropped by
-    /// this sender's own calls, once they return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is the
-    /// number of packets of this batch, or of earlier ones, that were lost. Packets left to another owner, and packets that
-    /// an AQM drops later, count when they are dropped.
+    /// Returns how many packets of this sender are known to be dropped so far.
     #[inline(never)]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped()
     }
 
     /// Lets the next wait for room disregard the packets that this sender has lost so far: only a queue that is full by its
-    /// limit in packets holds the sender. A sender that serves many connections calls it before each wait, because
-    /// the limit of one flow or class has dropped the packet of one connection, and the others have room.
+    /// limit in packets holds the sender.
     #[inline(never)]
     pub fn disregard_drops(&mut self) {
         self.waits.dropped = self.counters.dropped();
     }
 
     /// Sleeps until the queue that this sender's packets go to has room, or until `deadline` on the clock of
-    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: if
-    /// there is room it costs a few loads.
-    ///
-    /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
-    /// moment before still find room. A waiting sender continues at half the limit. Other queues (limits in bytes; bands,
-    /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
-    /// halved. Without a qdisc, the txq is the queue. A sender whose packets go to several txqs waits for all that it has
-    /// used.
-    ///
-    /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the
-    /// wait. Inside a driver, qdisc or completion the call returns at once: the queue may wait for the caller.
-    ///
-    /// ```
-    /// use txq::{NetDev, Room};
-    /// # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-    /// # use txq::packet::PacketList;
-    /// # struct Sink;
-    /// # impl Driver for Sink {
-    /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
-    /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
-    /// #     }
-    /// # }
-    /// # impl Transmit for Sink {
-    /// #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-    /// #         cx.sent_all(batch);
-    /// #         Status::Ok
-    /// #     }
-    /// # }
-    /// # let driver = Sink;
-    /// // 100,000 packets of 60 bytes a second, and a program that would send more.
-    /// let dev = NetDev::builder(driver).start()?;
-    /// dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
-    /// dev.replace_qdisc("parent 1:1 pfifo limit 1000")?;
-    /// let mut sender = dev.sender("main");
-    /// let mut left = 3000;
-    /// while left > 0 {
-    ///     match sender.wait_room(None) {
-    ///         Room::Free => {}
-    ///         // The queue stands still, or the device is down: look after other work, and come back.
-    ///         Room::Full | Room::Down => continue,
-    ///         _ => break,
-    ///     }
-    ///     let packet = sender.packet(&[0; 60])?;
-    ///     let _verdict = sender.xmit(packet);
-    ///     left -= 1;
-    /// }
-    /// assert_eq!((left, sender.dropped()), (0, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT).
     #[inline(never)]
     pub fn wait_room(&mut self, deadline: Option<Nanos>) -> Room {
         self.wait_for(None, deadline)
@@ -140,12 +87,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// As [`wait_room`](Sender::wait_room), for an event loop: does not sleep, but registers `waker` to be woken when there
-    /// is room. A sender has one waker, the last one. Call again when it was woken, and after
-    /// [`LONGEST_WAIT`](Sender::LONGEST_WAIT) in any case. The waker wakes a task, or makes a descriptor readable
-    /// (`txq_device::EventFd::waker`). The thread that made room wakes it, in the data path of the device: it should be
-    /// quick, and must not call the device.
-    ///
-    /// Never returns [`Room::Full`]: that is [`Poll::Pending`].
+    /// is room.
     #[inline(never)]
     pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
         self.poll_room_of(None, waker)

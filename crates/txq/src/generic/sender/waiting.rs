@@ -82,60 +82,6 @@ impl<A: Arch> Drop for Waiting<'_, A> {
 
 impl<A: Arch> Sender<A> {
     /// Waits until the sender has a buffer and credit for it; returns a packet of `len` bytes to fill.
-    ///
-    /// Senders that wait get buffers in the order in which they began to wait. Each free buffer goes to the first of them,
-    /// and no sender that does not wait takes one meanwhile, except from its own stock. At the sender's
-    /// [limit](Sender::set_limit) the wait lasts until half of the limit is free. Packets that the caller holds count against
-    /// the limit, so it should send or drop them first.
-    ///
-    /// Dropping the future gives up the sender's place. The wait may last for ever if the program holds all buffers, or idle
-    /// senders have the free ones: each keeps up to [`CACHE_SIZE`](crate::pool::CACHE_SIZE) until its next call.
-    ///
-    /// # Errors
-    /// [`WaitError::Alloc`] if `len` is longer than a buffer. [`WaitError::Down`] and [`WaitError::Gone`] if the sender would
-    /// have to wait, and the device is down or ends.
-    ///
-    /// ```
-    /// # use std::pin::pin;
-    /// # use std::task::{Context, Poll, Waker};
-    /// # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-    /// # use txq::packet::PacketList;
-    /// # use txq::{NetDev, pool::PoolConfig};
-    /// # struct Sink;
-    /// # impl Driver for Sink {
-    /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
-    /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
-    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
-    /// #     }
-    /// # }
-    /// # impl Transmit for Sink {
-    /// #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-    /// #         cx.sent_all(batch);
-    /// #         Status::Ok
-    /// #     }
-    /// # }
-    /// # let driver = Sink;
-    /// // 8000 packets of 125 bytes a second, and buffers for 16.
-    /// let pool = PoolConfig { buffers: 16, ..PoolConfig::default() };
-    /// let dev = NetDev::builder(driver).pool_config(pool).qdisc("tbf rate 8mbit burst 1600 limit 60000").start()?;
-    /// let mut sender = dev.sender("task");
-    /// let task = async move {
-    ///     for _ in 0..100 {
-    ///         let mut packet = sender.buffer(125).await?;
-    ///         packet.data_mut().fill(0);
-    ///         let _verdict = sender.send(packet).await?;
-    ///     }
-    ///     Ok::<_, Box<dyn std::error::Error>>(sender.dropped())
-    /// };
-    /// # let mut task = pin!(task);
-    /// # let dropped = loop {
-    /// #     if let Poll::Ready(done) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) { break done? }
-    /// #     std::thread::yield_now();
-    /// # };
-    /// // An executor runs the task; `dropped` is its result.
-    /// assert_eq!(dropped, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub async fn buffer(&mut self, len: usize) -> Result<Packet<A>, WaitError> {
         let wait = Waiting(self);
         poll_fn(|cx| wait.0.poll_buffer(len, cx.waker())).await
@@ -143,17 +89,13 @@ impl<A: Arch> Sender<A> {
 
     /// Waits until the [limit](Sender::set_limit) allows an allocation: until half of the limit is free, if the sender has
     /// reached it.
-    ///
-    /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`] if the sender would have to wait, and the device is down or ends.
     pub async fn credit(&mut self) -> Result<(), WaitError> {
         let wait = Waiting(self);
         poll_fn(|cx| wait.0.poll_credit(cx.waker())).await
     }
 
     /// Waits until the queue that this sender's packets go to has room, as [`wait_room`](Sender::wait_room) does, but
-    /// without a limit in time: a qdisc of the program's own that misreports its backlog may keep the task waiting. Never
-    /// returns [`Room::Full`].
+    /// without a limit in time: a qdisc of the program's own that misreports its backlog may keep the task waiting.
     pub async fn room(&mut self) -> Room {
         let wait = Waiting(self);
         poll_fn(|cx| wait.0.poll_room(cx.waker())).await
@@ -165,25 +107,14 @@ impl<A: Arch> Sender<A> {
         poll_fn(|cx| wait.0.poll_room_on(flow, cx.waker())).await
     }
 
-    /// Waits until the sender has credit, and then until its queue has room. A packet that is allocated and sent next finds
-    /// both, as far as is known.
-    ///
-    /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`] if the device is down or has ended.
+    /// Waits until the sender has credit, and then until its queue has room.
     pub async fn ready(&mut self) -> Result<(), WaitError> {
         self.credit().await?;
         let room = self.room().await;
         self.refusal(room).map_or(Ok(()), Err)
     }
 
-    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict. The
-    /// packet has its buffer and its credit already. If other senders send at the same time, the room may be used up when
-    /// the packet arrives: the verdict, and [`dropped`](Sender::dropped), say so.
-    ///
-    /// Dropping the future before it is complete drops the packet, and sends nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] returns the packet if the device is down or has ended.
+    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict.
     pub async fn send(&mut self, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
         let room = self.room().await;
         match self.refusal(room) {
@@ -193,9 +124,6 @@ impl<A: Arch> Sender<A> {
     }
 
     /// As [`send`](Sender::send), for a packet of a flow ([`xmit_on`](Sender::xmit_on)).
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send).
     pub async fn send_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
         let room = self.room_on(flow).await;
         match self.refusal(room) {
@@ -204,11 +132,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)). A list of more
-    /// packets than the queue has room for loses the rest.
-    ///
-    /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`]; the list keeps its packets.
+    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)).
     pub async fn send_batch(&mut self, batch: &mut PacketList<A>) -> Result<Verdict, WaitError> {
         let room = self.room().await;
         match self.refusal(room) {
@@ -218,17 +142,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// As [`buffer`](Sender::buffer), for a task that polls: if there is no buffer or no credit, registers `waker` to be
-    /// woken when the next call may succeed. A sender has one waker, the last one. It keeps its place among the senders that
-    /// wait until it has a buffer, or until [`stop_waiting`](Sender::stop_waiting).
-    ///
-    /// Hand in the packets that you hold before: they count against the limit. If this thread hands them in after the call
-    /// and the device completes them at once, `waker` is not woken; poll again then.
-    ///
-    /// The thread that frees a buffer wakes the waker, in the data path of a device: the waker should be quick, and must not
-    /// call the device.
-    ///
-    /// # Errors
-    /// As [`buffer`](Sender::buffer).
+    /// woken when the next call may succeed.
     #[inline(never)]
     pub fn poll_buffer(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet<A>, WaitError>> {
         loop {
@@ -251,11 +165,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// As [`credit`](Sender::credit), for a task that polls: registers `waker` if the sender has no credit. A sender has one
-    /// waker, the last one. The thread that frees packets wakes it, as [`poll_buffer`](Sender::poll_buffer) says.
-    ///
-    /// # Errors
-    /// As [`credit`](Sender::credit).
+    /// As [`credit`](Sender::credit), for a task that polls: registers `waker` if the sender has no credit.
     #[inline(never)]
     pub fn poll_credit(&mut self, waker: &Waker) -> Poll<Result<(), WaitError>> {
         self.reclaim();
@@ -263,11 +173,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// As [`buffer`](Sender::buffer), for a thread: sleeps until the sender has a buffer and credit, or until `deadline` on
-    /// the clock of [`now`](Sender::now). Inside a driver, qdisc or completion it does not sleep: the buffer may wait for the
-    /// caller.
-    ///
-    /// # Errors
-    /// As [`buffer`](Sender::buffer), and [`WaitError::Deadline`].
+    /// the clock of [`now`](Sender::now).
     #[inline(never)]
     pub fn wait_buffer(&mut self, len: usize, deadline: Option<Nanos>) -> Result<Packet<A>, WaitError> {
         self.block_on(deadline, |sender, waker| sender.poll_buffer(len, waker))
@@ -275,8 +181,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Gives up what [`poll_buffer`](Sender::poll_buffer), [`poll_credit`](Sender::poll_credit) and
-    /// [`poll_room`](Sender::poll_room) wait for, and drops their wakers. A buffer or a wake that the sender has got
-    /// meanwhile goes to the next sender that waits.
+    /// [`poll_room`](Sender::poll_room) wait for, and drops their wakers.
     #[inline(never)]
     pub fn stop_waiting(&mut self) {
         self.forget_waker();
