@@ -6,19 +6,40 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::layers::{is_test, module_of, sources};
 use crate::root;
+
+mod names;
+use names::Names;
 
 /// The crates whose users are programs.
 const CRATES: [&str; 6] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
 
+/// Crates whose items users name by the paths of the crate that they depend on.
+const BELOW: [&str; 2] = ["txq_core", "txq_sched"];
+
+/// What no listing may name: the machine, and the crate that promises nothing.
+const INTERNAL: [&str; 3] = ["Arch", "Native", "txq_core"];
+
+/// What a published crate uses of the hidden items of the crates below it, and why.
+const HIDDEN: [(&str, &str, &str); 6] = [
+    ("txq-device", "null", "the simulator runs the null device on its own machine"),
+    ("txq-device", "af_packet", "it cuts a frame's bytes before they lie in a packet, as qdiscs cut packets"),
+    ("txq-device", "af_xdp", "the rings between its halves, and the checksum that the card computes"),
+    ("txq-socket", "ring", "the cursors are the ones that models check"),
+    ("txq-socket", "layout", "a client links nothing but txq-core"),
+    ("txq-socket", "memory", "as above"),
+];
+
 /// Compares the API of each crate with its listing; with `bless`, writes the listing instead.
 pub(crate) fn check(bless: bool) -> Result<()> {
+    hidden()?;
     let tool = Command::new("cargo").args(["+nightly", "public-api", "--version"]).output();
     if !tool.is_ok_and(|out| out.status.success()) {
         println!("SKIP api: `cargo install cargo-public-api --locked`, and a nightly toolchain");
         return Ok(());
     }
-    let mut changed = Vec::new();
+    let (mut changed, mut internal, mut sched) = (Vec::new(), Vec::new(), String::new());
     for name in CRATES {
         let out = Command::new("cargo")
             .args(["+nightly", "public-api", "-sss", "--color=never", "-p", name])
@@ -34,7 +55,24 @@ pub(crate) fn check(bless: bool) -> Result<()> {
         if !out.status.success() {
             bail!("cargo public-api -p {name}: {error}");
         }
-        let now = String::from_utf8(out.stdout).context("an API is UTF-8")?;
+        let listed = String::from_utf8(out.stdout).context("an API is UTF-8")?;
+        let own = name.replace('-', "_");
+        let below: Vec<_> = BELOW.into_iter().filter(|other| *other != own).collect();
+        let names = Names::of(Path::new(root()), name)?;
+        let above = Names::of(Path::new(root()), "txq")?;
+        let rename = |line: &str| {
+            let line = names.rename(line, &below);
+            // Users of the crates above depend on txq, too.
+            if own == "txq_sched" { line } else { above.rename(&line, &below) }
+        };
+        let mut now: String = listed.lines().map(|line| rename(line) + "\n").collect();
+        match name {
+            "txq-sched" => sched = now.clone(),
+            "txq" => now += &packets(&sched, &names),
+            _ => {}
+        }
+        let is_internal = |line: &&str| INTERNAL.iter().any(|word| has_word(line, word));
+        internal.extend(now.lines().filter(is_internal).map(|line| format!("{name}: {line}")));
         let path = Path::new(root()).join("docs/api").join(format!("{name}.txt"));
         if bless {
             fs::write(&path, &now).with_context(|| path.display().to_string())?;
@@ -48,11 +86,65 @@ pub(crate) fn check(bless: bool) -> Result<()> {
             changed.push(name);
         }
     }
+    if !internal.is_empty() {
+        internal.iter().for_each(|line| println!("{line}"));
+        bail!("{} lines of the API name {}", internal.len(), INTERNAL.join(", "));
+    }
     if !changed.is_empty() {
         bail!(
             "the API of {} has changed: run `cargo xtask check api --bless` if it is meant",
             changed.join(", ")
         );
+    }
+    Ok(())
+}
+
+/// Returns the lines on packets in the listing of txq-sched, by the names that users of txq write.
+fn packets(sched: &str, names: &Names) -> String {
+    let of_packets = sched.lines().filter(|line| {
+        let item = line.split("txq_sched::packet::").nth(1).unwrap_or_default();
+        let head = line.split('(').next().unwrap_or_default();
+        (item.starts_with("Packet") && head.contains("txq_sched::packet::Packet"))
+            && !line.starts_with("pub use")
+    });
+    of_packets.map(|line| names.rename(line, &BELOW) + "\n").collect()
+}
+
+/// Returns whether `word` stands in `line` as a word of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
+}
+
+/// Fails if a published crate uses hidden items of the crates below it in a file that [`HIDDEN`] does not name.
+fn hidden() -> Result<()> {
+    let mut wrong = Vec::new();
+    for name in
+        CRATES.iter().filter(|name| !["txq-sched", "txq"].contains(name)).chain(&["txq-capi", "txq-cli"])
+    {
+        let folder = Path::new(root()).join("crates").join(name).join("src");
+        for file in sources(&folder)?.into_iter().filter(|file| !is_test(file)) {
+            let text = fs::read_to_string(&file)?;
+            let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            let uses = |line: &str| {
+                let line = line.split("//").next().unwrap_or_default();
+                line.contains("txq_core::")
+                    || line.contains("txq::generic")
+                    || line.contains("txq_sched::generic")
+            };
+            let module = module_of(&file, &folder);
+            let stated = HIDDEN.iter().any(|(of, at, _)| of == name && *at == module);
+            if !stated && code.lines().any(uses) {
+                let file = file.strip_prefix(root()).unwrap_or(&file);
+                wrong.push(format!(
+                    "{}: uses hidden items without a reason in xtask/src/api.rs",
+                    file.display()
+                ));
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        wrong.iter().for_each(|line| println!("{line}"));
+        bail!("{} files use items that are hidden from users", wrong.len());
     }
     Ok(())
 }

@@ -22,7 +22,10 @@ pub(crate) fn check() -> Result<()> {
         if name == "crates" {
             wrong.extend(crates(&layers)?);
         } else {
-            let folder = Path::new(root()).join("crates").join(&name).join("src");
+            // A folder of a crate has layers of its own.
+            let (krate, below) = name.split_once('/').unwrap_or((&name, ""));
+            let folder = Path::new(root()).join("crates").join(krate).join("src").join(below);
+            let prefix = if below.is_empty() { "crate::".to_owned() } else { format!("crate::{below}::") };
             for file in sources(&folder)? {
                 if is_test(&file) {
                     continue;
@@ -30,7 +33,7 @@ pub(crate) fn check() -> Result<()> {
                 let source = fs::read_to_string(&file)?;
                 let module = module_of(&file, &folder);
                 checked += 1;
-                for problem in imports_against(&module, &source, &layers) {
+                for problem in imports_against(&module, &source, &prefix, &layers) {
                     let file = file.strip_prefix(root()).unwrap_or(&file);
                     wrong.push(format!("{}: {problem}", file.display()));
                 }
@@ -85,7 +88,7 @@ fn crates(layers: &Layers) -> Result<Vec<String>> {
 }
 
 /// Returns the Rust files of a folder and of those below it.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -99,21 +102,22 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns whether a file holds only tests, which may import anything.
-fn is_test(file: &Path) -> bool {
+pub(crate) fn is_test(file: &Path) -> bool {
     let stems = file.components().filter_map(|part| part.as_os_str().to_str());
     stems.map(|part| part.trim_end_matches(".rs")).any(|stem| ["tests", "testing"].contains(&stem))
 }
 
 /// Returns the top module that a file belongs to; `lib` for the root of the crate.
-fn module_of(file: &Path, folder: &Path) -> String {
+pub(crate) fn module_of(file: &Path, folder: &Path) -> String {
     let below = file.strip_prefix(folder).expect("a file of the folder");
     let first = below.components().next().expect("a file");
     first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
 }
 
-/// Returns what is wrong with the imports of a source. Tests may import anything, the crate's root re-exports all.
-fn imports_against(module: &str, source: &str, layers: &Layers) -> Vec<String> {
-    if module == "lib" {
+/// Returns what is wrong with the imports of a source, whose neighbours have paths that begin with `prefix`. Tests may import
+/// anything, the root re-exports all.
+fn imports_against(module: &str, source: &str, prefix: &str, layers: &Layers) -> Vec<String> {
+    if module == "lib" || module == "mod" {
         return Vec::new();
     }
     let Some(&layer) = layers.get(module) else {
@@ -124,7 +128,7 @@ fn imports_against(module: &str, source: &str, layers: &Layers) -> Vec<String> {
     let (mut doc_only, mut test_only) = (false, false);
     for (line, text) in code.lines().enumerate() {
         let text = text.split("//").next().unwrap_or_default();
-        for path in text.split("crate::").skip(1).filter(|_| !doc_only && !test_only) {
+        for path in text.split(prefix).skip(1).filter(|_| !doc_only && !test_only) {
             let other: String = path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             if other != module && layers.get(&other).is_some_and(|&other| other > layer) {
                 wrong.push(format!("line {}: {module} imports {other}, which stands after it", line + 1));
@@ -146,7 +150,7 @@ mod tests {
     fn imports_against_the_order_are_found() {
         let all = parse(DOCUMENT).expect("a block");
         let layers = &all.iter().find(|(name, _)| name == "a").expect("a line").1;
-        let wrong = |module, source| imports_against(module, source, layers).len();
+        let wrong = |module, source| imports_against(module, source, "crate::", layers).len();
         assert_eq!(wrong("low", "use crate::high::X;\nfn f() { crate::mid::g() }\n"), 2);
         assert_eq!(wrong("high", "use crate::low::X;\nuse crate::mid::Y;\n"), 0);
         assert_eq!(wrong("mid", "use crate::other::X;\nuse crate::low::X;\n"), 0);

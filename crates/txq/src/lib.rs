@@ -71,6 +71,7 @@ mod sender;
 pub mod topology;
 pub mod trace;
 pub mod worker;
+mod workers;
 pub mod xps;
 
 pub use enqueue::Discipline;
@@ -81,7 +82,8 @@ pub use sender::{Flow, Ingress, Room, SendError, Sender, WaitError};
 pub use txq_core::arch::Nanos;
 pub use txq_core::{cpumask, drop, flow};
 pub use txq_sched::{Next, Scheduler, filter, qdisc, scheduler, tc};
-pub use worker::{Worker, WorkerPool};
+pub use worker::Worker;
+pub use workers::WorkerPool;
 
 pub mod enqueue {
     //! Enqueue disciplines: how concurrent senders reach one qdisc.

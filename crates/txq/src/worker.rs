@@ -198,10 +198,6 @@ use std::fmt;
 use crate::Nanos;
 use crate::generic;
 
-mod pool;
-
-pub use pool::WorkerPool;
-
 /// Does the deferred work of some of a device's queues.
 pub struct Worker(pub(crate) generic::Worker);
 
