@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A set of numbers.
 #[derive(Debug, Default)]
-pub(super) struct Handles {
+pub(crate) struct Handles {
     /// First number of each run, to its last. Between two runs at least one number is free.
     runs: BTreeMap<u32, u32>,
 }
@@ -18,8 +18,13 @@ impl Handles {
         self.runs.range(..=handle).next_back().map(|(&first, &last)| (first, last))
     }
 
+    /// Returns whether a number is in use.
+    pub(crate) fn contains(&self, handle: u32) -> bool {
+        self.run_at(handle).is_some_and(|(_, last)| last >= handle)
+    }
+
     /// Adds a number. Does nothing if it is in use.
-    pub(super) fn insert(&mut self, handle: u32) {
+    pub(crate) fn insert(&mut self, handle: u32) {
         let before = self.run_at(handle);
         if before.is_some_and(|(_, last)| last >= handle) {
             return;
@@ -30,7 +35,7 @@ impl Handles {
     }
 
     /// Removes a number. Does nothing if it is free.
-    pub(super) fn remove(&mut self, handle: u32) {
+    pub(crate) fn remove(&mut self, handle: u32) {
         let Some((first, last)) = self.run_at(handle).filter(|&(_, last)| last >= handle) else { return };
         self.runs.remove(&first);
         if first < handle {
@@ -42,7 +47,7 @@ impl Handles {
     }
 
     /// Returns the lowest free number from `from` on, or `None` if all up to `u32::MAX` are in use.
-    pub(super) fn lowest_free(&self, from: u32) -> Option<u32> {
+    pub(crate) fn lowest_free(&self, from: u32) -> Option<u32> {
         match self.run_at(from) {
             Some((_, last)) if last >= from => last.checked_add(1),
             _ => Some(from),

@@ -20,7 +20,7 @@ pub mod flow;
 pub mod flower;
 mod frame;
 pub mod fw;
-mod handles;
+pub(crate) mod handles;
 mod header;
 pub mod matchall;
 mod proto;
@@ -454,5 +454,7 @@ impl<A: Arch> Filters<A> {
 
 #[cfg(test)]
 mod actions_tests;
+#[cfg(test)]
+mod short_tests;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abbrev;
 mod class;
 mod error;
 mod estimator;
@@ -19,6 +20,7 @@ mod show;
 mod stab;
 mod units;
 
+pub(crate) use abbrev::full;
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
 pub(crate) use error::nearest;
 pub use error::{ParseError, set_once};

@@ -10,7 +10,7 @@ use super::loss::Loss;
 use super::random::{Odds, Percent};
 use super::slot::{Slot, Wait};
 use super::table::Table;
-use crate::tc::{Micros, Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words};
+use crate::tc::{Micros, Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words, full};
 
 static SYNTAX: Syntax = Syntax {
     kind: "netem",
@@ -45,6 +45,23 @@ static SYNTAX: Syntax = Syntax {
             [ seed SEED ]",
     wording: Wording::Plain,
 };
+
+/// The options that may be abbreviated, in tc's order.
+const SHORT: [&str; 13] = [
+    "limit",
+    "latency",
+    "delay",
+    "loss",
+    "drop",
+    "ecn",
+    "reorder",
+    "corrupt",
+    "gap",
+    "duplicate",
+    "distribution",
+    "rate",
+    "slot",
+];
 
 const DISTRIBUTIONS: &str = "use uniform, normal, pareto or paretonormal";
 
@@ -125,7 +142,7 @@ impl Params {
         let Self { table, ecn, corrupt, rate, slot, .. } = old.clone();
         let mut params = Self { table, ecn, corrupt, rate, slot, ..Self::default() };
         let (mut distribution, mut ecn, mut loss, mut correlated, mut reorder) = Default::default();
-        let mut options = words.options(&SYNTAX);
+        let mut options = words.options(&SYNTAX).abbreviated(&SHORT);
         while let Some(word) = options.next_word() {
             match word {
                 "limit" => params.limit = options.value_size("limit")?.0,
@@ -333,7 +350,7 @@ fn read_slot(options: &mut OptionWords<'_, '_>) -> Result<Slot, ParseError> {
     };
     let mut slot = Slot { wait, packets: 0, bytes: 0 };
     loop {
-        match options.peek() {
+        match options.peek().map(|word| full(word, &["packets", "bytes"])) {
             Some("packets") => {
                 options.next_word();
                 slot.packets = options.value_u32("slot packets")?;
