@@ -135,7 +135,8 @@ impl Saved<'_> {
             let (handle, kind, options) = (class.handle, &class.kind, class.options.text());
             // A class of the qdisc itself is shown below `root`.
             let above = format!("parent {}", if is_qdisc { parent } else { class.parent });
-            self.line(&format!("class replace dev {name} {above} classid {handle} {kind} {options}"));
+            let rate = class.rate.map(|rate| rate.estimator.words()).unwrap_or_default();
+            self.line(&format!("class replace dev {name} {above} classid {handle} {rate} {kind} {options}"));
             self.classes_below(handle);
         }
     }

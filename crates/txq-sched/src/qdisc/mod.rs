@@ -53,6 +53,7 @@ mod plug;
 mod prio;
 mod priomap;
 mod random;
+pub(crate) mod rates;
 use crate::rate;
 mod red;
 mod registry;

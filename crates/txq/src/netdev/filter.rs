@@ -10,7 +10,6 @@ use txq_sched::tc::{Handle, ParseError, Style};
 use txq_sched::tree::PORTION;
 
 use super::NetDev;
-use super::hook::is_hook;
 
 impl<A: Arch> NetDev<A> {
     /// Adds a filter (`tc filter add`): `"parent 1: protocol ip pref 1 flower dst_port 53 ip_proto udp classid 1:1"`.
@@ -45,7 +44,7 @@ impl<A: Arch> NetDev<A> {
     /// As those of [`add_filter`](NetDev::add_filter).
     pub fn delete_filter(&self, text: &str) -> Result<(), ParseError> {
         let request = self.request(text)?;
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, _| filters.delete(&request))?;
         }
         self.filters(request.header.parent, |filters, _| filters.delete(&request))?
@@ -72,7 +71,7 @@ impl<A: Arch> NetDev<A> {
     /// Returns the filters of a qdisc or class as `tc filter show parent X:Y` lists them, or without `parent` those of the
     /// root qdisc as `tc filter show` does. Empty if there can be none.
     pub fn filters_info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
-        if let Some(parent) = parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(parent) {
             return self.hook_filters(parent, style);
         }
         self.control(|tree, cx| {
@@ -96,7 +95,7 @@ impl<A: Arch> NetDev<A> {
     /// tc's errors, with a remedy, if there is no such filter.
     pub fn get_filter(&self, text: &str, style: Style) -> Result<FilterInfo, ParseError> {
         let request = self.request(text)?;
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
         }
         let get = |filters: &Filters<A>, parent| filters.get(&request, parent, style);
@@ -118,7 +117,7 @@ impl<A: Arch> NetDev<A> {
 
     fn set_filter(&self, text: &str, mode: Mode) -> Result<(), ParseError> {
         let mut request = self.request(text)?.numbered(&self.shared.hooks.indexes);
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, parent| {
                 self.bind(&mut request)?;
                 filters.set(&request, parent, mode)

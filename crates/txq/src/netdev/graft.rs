@@ -14,7 +14,7 @@ use txq_sched::tc::{Handle, Header, ParseError, Words};
 use txq_sched::tree::{Attach, Class, Found, taken};
 
 use super::NetDev;
-use super::hook::{Verb, is_hook};
+use super::hook::{Verb, is_hook_of};
 use super::tree::{Plan, Tree, child, kept_child};
 use crate::datapath::Ctx;
 use crate::datapath::Shape;
@@ -59,7 +59,7 @@ impl<A: Arch> NetDev<A> {
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 return self.hook(tree, &header, &mut words, Verb::Change);
             }
             let (place, found) = self.find(tree, &header, cx)?;
@@ -74,7 +74,7 @@ impl<A: Arch> NetDev<A> {
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 return self.hook(tree, &header, &mut words, Verb::Delete);
             }
             let (place, found) = self.find(tree, &header, cx)?;
@@ -178,7 +178,7 @@ impl<A: Arch> NetDev<A> {
     fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 let verb = if add { Verb::Add } else { Verb::Replace };
                 return self.hook(tree, &header, &mut words, verb);
             }
@@ -290,7 +290,16 @@ impl<A: Arch> NetDev<A> {
         }
         match &tree.parent {
             // mq has no parameters; a change of it succeeds.
-            Some(Parent::Mq) if place == Place::Root => return Ok(()),
+            Some(Parent::Mq) if place == Place::Root => {
+                return match words.peek() {
+                    Some(word) => {
+                        let error = format!("Unknown qdisc \"mq\", hence option \"{word}\" is unparsable");
+                        Err(ParseError::new(error)
+                            .with_remedy(format!("mq takes no options: remove \"{word}\"")))
+                    }
+                    None => Ok(()),
+                };
+            }
             Some(Parent::Mqprio(_)) if place == Place::Root => {
                 let error = "Error: Change operation not supported by specified qdisc.";
                 return Err(ParseError::new(error).with_remedy("replace it instead"));

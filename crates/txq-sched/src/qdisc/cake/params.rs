@@ -226,6 +226,7 @@ impl LinkWords {
 /// Reads `words` and returns `params` with the named values changed.
 pub(in crate::qdisc) fn parse(words: &mut Words<'_>, mut params: Params) -> Result<Params, ParseError> {
     let mut options = words.options(&SYNTAX);
+    let mut preset = None;
     let mut link = LinkWords::default();
     while let Some(word) = options.next_word() {
         match word {
@@ -261,7 +262,11 @@ pub(in crate::qdisc) fn parse(words: &mut Words<'_>, mut params: Params) -> Resu
                     params.diffserv = diffserv;
                 } else if let Some(&(_, flows)) = FlowMode::ALL.iter().find(|(name, _)| *name == other) {
                     params.flows = flows;
-                } else if let Some(&(_, rtt)) = RTTS.iter().find(|(name, _)| *name == other) {
+                } else if let Some(&(name, rtt)) = RTTS.iter().find(|(name, _)| *name == other) {
+                    if let Some(first) = preset.replace(name) {
+                        let error = format!("Error: duplicate \"{name}\": \"{first}\" is the second value.");
+                        return Err(ParseError::new(error).with_remedy("name one round trip"));
+                    }
                     params.set_rtt(rtt);
                 } else if !link.read(other, &mut options)? {
                     return Err(options.unknown(other));

@@ -63,7 +63,8 @@ const SHORT: [&str; 13] = [
     "slot",
 ];
 
-const DISTRIBUTIONS: &str = "use uniform, normal, pareto or paretonormal";
+const DISTRIBUTIONS: &str =
+    "use uniform, normal, pareto, paretonormal or the name of a file NAME.dist of iproute2";
 
 /// netem's parameters.
 #[derive(Clone, Debug)]
@@ -292,9 +293,7 @@ fn read_loss(options: &mut OptionWords<'_, '_>, correlated: &mut bool) -> Result
 
 fn table_named(options: &mut OptionWords<'_, '_>) -> Result<Option<Arc<Table>>, ParseError> {
     let name = options.value("distribution")?;
-    let table = Table::named(name).ok_or_else(|| {
-        ParseError::new(format!("No distribution data for {name}")).with_remedy(DISTRIBUTIONS)
-    })?;
+    let table = Table::named(name).map_err(|error| ParseError::new(error).with_remedy(DISTRIBUTIONS))?;
     Ok(table.map(Arc::new))
 }
 
