@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::filter::handles::Handles;
+use super::Handles;
 use crate::tc::ParseError;
 
 type Used = BTreeMap<&'static str, Handles>;

@@ -9,6 +9,7 @@
 //! rule (`index` does not share it), and there are no `trap`, `goto`, `jump`, `random`, cookies and hardware.
 
 mod gact;
+mod handles;
 mod index;
 mod mirred;
 mod police;
@@ -22,6 +23,7 @@ use txq_core::arch::Nanos;
 use crate::tc::{Options, ParseError, Style, Words};
 
 pub(crate) use gact::Control;
+pub(crate) use handles::Handles;
 pub use index::Indexes;
 use index::Number;
 use mirred::Mirred;

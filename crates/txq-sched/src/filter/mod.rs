@@ -20,7 +20,7 @@ pub mod flow;
 pub mod flower;
 mod frame;
 pub mod fw;
-pub(crate) mod handles;
+mod handles;
 mod header;
 pub mod matchall;
 mod proto;

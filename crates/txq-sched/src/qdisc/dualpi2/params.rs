@@ -244,7 +244,7 @@ fn returned(weight: u32) -> u32 {
     const MOST: u128 = u32::MAX as u128;
     const NANOS: u128 = 1_000_000_000;
     let kept = ((u128::from(weight) * MOST) >> 2) / NANOS;
-    ((kept * NANOS << 2) / MOST) as u32
+    (((kept * NANOS) << 2) / MOST) as u32
 }
 
 fn or(value: u32, otherwise: u32) -> u32 {
