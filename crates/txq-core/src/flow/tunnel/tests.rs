@@ -50,7 +50,7 @@ fn pppoe(proto: u16, payload: &[u8]) -> Vec<u8> {
 fn wrapped(ip: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
     let is_v4 = ip[0] >> 4 == 4;
     let (ethertype, ppp, proto) = if is_v4 { (0x800, 0x21, 4) } else { (0x86dd, 0x57, 41) };
-    let pptp = [&[0xff, 3][..], &(ppp as u16).to_be_bytes(), ip].concat();
+    let pptp = [&[0xff, 3][..], &u16::to_be_bytes(ppp), ip].concat();
     vec![
         ("PPPoE", 0x8864, pppoe(ppp, ip)),
         ("GRE", 0x800, v4(200, 47, 0, &gre(0, 0, ethertype, ip))),
