@@ -112,9 +112,7 @@ fn batch(file: Option<&Path>) -> anyhow::Result<Commands> {
     let Some(path) = file else { return Ok(Vec::new()) };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("--batch {}: the file cannot be read", path.display()))?;
-    let lines =
-        text.lines().enumerate().map(|(at, line)| (at + 1, line.split('#').next().unwrap_or("").trim()));
-    Ok(lines.filter(|(_, line)| !line.is_empty()).map(|(at, line)| (at, line.to_owned())).collect())
+    tc::lines(&text).map_err(|error| anyhow::anyhow!("--batch {}: {error}", path.display()))
 }
 
 fn texts(batch: &Commands) -> String {

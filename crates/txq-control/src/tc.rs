@@ -21,6 +21,7 @@ mod modify;
 mod pretty;
 mod save;
 mod show;
+mod split;
 
 use txq::NetDev;
 
@@ -34,6 +35,7 @@ pub use crate::answer::{INPUT, REFUSED, WORDS, nearest};
 pub use save::save;
 pub(crate) use save::save_devices;
 pub use show::Show;
+pub use split::{lines, words};
 
 /// Executes a command on `devices`; returns its output, or its error with an exit code.
 pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
@@ -88,7 +90,8 @@ pub fn check<W: AsRef<str>>(words: &[W]) -> Answer {
     }
 }
 
-/// Executes a command on a device, whose name need not be in the command. The command may begin with `tc`.
+/// Executes a command on a device, whose name need not be in the command. The command may begin with `tc`. As in the files of `tc -batch`,
+/// words may be quoted, lines continued, and a `#` begins a comment.
 ///
 /// # Errors
 /// [`Error::Command`] with tc's message.
@@ -99,14 +102,20 @@ pub fn check<W: AsRef<str>>(words: &[W]) -> Answer {
 /// }
 /// ```
 pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
-    let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let device = dev.info().name.clone();
+    let failed = |message: &str| {
+        let (device, command, message) = (device.clone(), command.to_owned(), message.to_owned());
+        Error::Command { device, command, message }
+    };
+    let text: Vec<String> = lines(command).map_err(&failed)?.into_iter().map(|(_, text)| text).collect();
+    let mut words = words(&text.join(" ")).map_err(&failed)?;
     if words.first().is_some_and(|word| word == "tc") {
         words.remove(0);
     }
-    let name = &dev.info().name;
-    if !words.iter().any(|word| word == "dev") {
+    // The device of a `mirred` is another one.
+    if !words.iter().take_while(|word| *word != "mirred").any(|word| word == "dev") {
         let at = words.len().min(2);
-        words.splice(at..at, ["dev".to_owned(), name.clone()]);
+        words.splice(at..at, ["dev".to_owned(), device.clone()]);
     }
     let devices = Devices::default();
     devices.lend(dev)?;
@@ -114,6 +123,5 @@ pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
     if answer.rc == 0 {
         return Ok(());
     }
-    let message = answer.err.trim_end().replace('\n', "; ");
-    Err(Error::Command { device: name.clone(), command: command.to_owned(), message })
+    Err(failed(&answer.err.trim_end().replace('\n', "; ")))
 }

@@ -2,8 +2,11 @@
 
 mod device;
 
+use std::io;
+
 use device::Sink;
 use txq::NetDev;
+use txq::driver::{DeviceInfo, Driver, DriverQueue};
 use txq_control::tc;
 
 /// A device gives a handle to a qdisc that a command does not name, and may give the same one to another qdisc.
@@ -67,5 +70,105 @@ fn commands_restore_parameters_and_classes() {
         "burst 55",
     ] {
         assert!(saved.contains(part), "{part}: {saved}");
+    }
+}
+
+/// A device with two txqs.
+struct Two;
+
+impl Driver for Two {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo::new("d0").txqs(2)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        Sink("d0".to_owned()).open(txq)
+    }
+}
+
+/// Every kind at the root, with the options that it must have.
+const ROOTS: [&str; 30] = [
+    "pfifo limit 7",
+    "bfifo limit 9000",
+    "pfifo_fast",
+    "prio bands 4 priomap 3 2 1 0",
+    "multiq",
+    "htb default 5 r2q 7",
+    "htb_mq default 5 r2q 7",
+    "hfsc default 5",
+    "drr",
+    "ets bands 3 quanta 3000 2000 1000",
+    "sfq perturb 9 limit 100",
+    "red limit 400k min 30k max 90k avpkt 1000 burst 55 ecn",
+    "choke limit 1000 bandwidth 10mbit min 30 max 90 ecn",
+    "codel limit 77 ecn",
+    "fq_codel flows 64 noecn",
+    "pie limit 77 ecn",
+    "fq_pie flows 64 ecn",
+    "fq nopacing maxrate 1mbit",
+    "cake bandwidth 1mbit nat wash",
+    "cake_mq bandwidth 1mbit",
+    "netem delay 10ms loss 5% corrupt 1% rate 1mbit",
+    "etf clockid CLOCK_TAI delta 100000 deadline_mode",
+    "tbf rate 1mbit burst 10k limit 10k peakrate 2mbit mtu 2000",
+    "tbf_mq rate 1mbit burst 10k limit 10k",
+    "skbprio limit 7",
+    "plug limit 7",
+    "dualpi2 limit 77",
+    "mq",
+    "mqprio hw 0 num_tc 2 map 0 1 queues 1@0 1@1",
+    "blackhole",
+];
+
+/// What a kind is like without most of these options, where it then can be at the root.
+fn other(kind: &str) -> &str {
+    match kind {
+        "red" => "red limit 300k avpkt 1000",
+        "choke" => "choke limit 900 bandwidth 10mbit",
+        "ets" => "ets bands 2",
+        "etf" => "etf clockid CLOCK_TAI delta 5",
+        "tbf" => "tbf rate 2mbit burst 20k limit 20k",
+        "tbf_mq" => "tbf_mq rate 2mbit burst 20k limit 20k",
+        "mqprio" => "mqprio hw 0 num_tc 1 map 0 queues 2@0",
+        "netem" => "netem delay 5ms duplicate 5% slot 1ms",
+        "fq" => "fq quantum 3000",
+        "cake" => "cake ack-filter ingress",
+        kind => kind,
+    }
+}
+
+/// The commands restore each kind into a device with another default, into one that has the same, and into one that has the same kind
+/// with the same handle and other options.
+#[test]
+fn commands_restore_every_kind_whatever_the_device_has() {
+    let device = |default: &str| {
+        let builder = NetDev::builder(Two).default_qdisc(default);
+        builder.start().expect("a device")
+    };
+    let restore = |to: &NetDev, saved: &str| {
+        for command in saved.lines() {
+            tc::apply(to, command).unwrap_or_else(|error| panic!("{command}: {error}\n{saved}"));
+        }
+        assert_eq!(tc::save(to), saved);
+    };
+    for root in ROOTS {
+        let from = device("pfifo_fast");
+        tc::apply(&from, &format!("qdisc replace root handle 1: {root}"))
+            .unwrap_or_else(|e| panic!("{root}: {e}"));
+        let saved = tc::save(&from);
+        let kind = root.split(' ').next().unwrap_or_default();
+        assert!(saved.contains(&format!(" handle 1: {kind}")), "{saved}");
+        restore(&from, &saved);
+        for default in ["pfifo_fast", "fq_codel"] {
+            let to = device(default);
+            restore(&to, &saved);
+            tc::apply(
+                &to,
+                &format!("qdisc replace root {}", if kind == "pfifo" { "bfifo" } else { "pfifo" }),
+            )
+            .unwrap();
+            tc::apply(&to, &format!("qdisc replace root handle 1: {}", other(kind))).unwrap();
+            restore(&to, &saved);
+        }
     }
 }

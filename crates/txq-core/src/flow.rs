@@ -12,12 +12,15 @@
 //! | shorter than an Ethernet header; neither IPv4 nor IPv6 on a link without one | nothing: all such frames are one flow |
 //! | IPv4, IPv6 with TCP, UDP, UDP-Lite, SCTP, DCCP | addresses, protocol, ports |
 //! | with ICMP or ICMPv6 echo | addresses, protocol, the identifier in place of both ports |
-//! | with GRE, ESP, IP in IP, other ICMP or anything else | outer addresses, protocol |
+//! | with IP in IP, GRE or PPTP, with IP or Ethernet and IP inside | those of the innermost IP packet |
+//! | with ESP | addresses, protocol, the SPI in place of the ports |
+//! | with other GRE, other ICMP or anything else | outer addresses, protocol |
 //! | with ports or identifier cut off | addresses, protocol |
 //! | first or later fragment of IPv4 | addresses, protocol |
 //! | first or later fragment of IPv6 | addresses, 44 as the protocol: only the first fragment holds the real one |
 //! | more than 8 IPv6 extension and authentication headers | addresses, protocol number of the ninth |
-//! | ARP, MPLS, PPPoE, a third VLAN tag, an unknown ethertype, a cut or malformed IP header | MAC addresses |
+//! | a session of PPPoE with IP inside | those of the innermost IP packet |
+//! | ARP, MPLS, other PPPoE, more than 8 VLAN tags, an unknown ethertype, a cut or malformed IP header | MAC addresses |
 //! | an 802.3 length instead of an ethertype | MAC addresses, and 4 as the ethertype: lengths vary within a flow |
 //!
 //! The keys leave out lengths (frames may be padded or carry several segments), VLAN priority, TOS and the IPv6 flow label
@@ -38,12 +41,16 @@ mod hash;
 #[doc(hidden)]
 pub mod layout;
 mod link;
+mod tunnel;
 
 pub use hash::{FlowHasher, flow_hash, hash_to_txq, public_hash, reciprocal_scale};
 pub use link::Link;
 
 /// The ethertype that stands for frames with an 802.3 length (kernel: `ETH_P_802_2`).
 pub const ETHERTYPE_802_2: u16 = 4;
+
+/// The most VLAN tags that are followed. The keys have the ids of the first two.
+const MAX_TAGS: usize = 8;
 
 /// Values below this in the place of the ethertype are 802.3 lengths.
 const FIRST_ETHERTYPE: u16 = 0x600;
@@ -102,10 +109,11 @@ pub struct FlowKeys {
     pub ip_proto: u8,
 }
 
-/// The result of [`dissect`]. Offsets count bytes from the start of the frame.
+/// The result of [`dissect`]: where the headers of a packet are, and its flow. In a tunnel, only the keys are those of the inner packet.
+/// Offsets count bytes from the start of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dissected {
-    /// The offset of the network header: behind the Ethernet header and at most two VLAN tags. 0 if the Ethernet header is
+    /// The offset of the network header: behind the Ethernet header and its VLAN tags. 0 if the Ethernet header is
     /// cut, and on a link without Ethernet headers.
     pub network_offset: u16,
     /// The offset of the transport header, or of the payload of an unknown protocol; either may be cut. 0 if it is not known
@@ -125,6 +133,13 @@ pub struct Dissected {
 /// Finds the headers and the flow of an Ethernet frame (kernel: `skb_flow_dissect`). Accepts any bytes and never fails: the
 /// table of this [module](self) lists the keys of each kind of frame.
 pub fn dissect(frame: &[u8]) -> Dissected {
+    let mut found = dissect_outer(frame);
+    tunnel::follow(frame, &mut found);
+    found
+}
+
+/// As [`dissect`], but the keys are those of the outer packet if it is a tunnel: for what shows or compares the packet itself.
+pub fn dissect_outer(frame: &[u8]) -> Dissected {
     let mut found = Dissected::default();
     ethernet(frame, &mut found);
     found
@@ -132,6 +147,13 @@ pub fn dissect(frame: &[u8]) -> Dissected {
 
 /// Finds the headers and the flow of a packet that begins with its IP header. Accepts any bytes, as [`dissect`] does.
 pub fn dissect_ip(packet: &[u8]) -> Dissected {
+    let mut found = dissect_ip_outer(packet);
+    tunnel::follow(packet, &mut found);
+    found
+}
+
+/// As [`dissect_ip`], but the keys are those of the outer packet if it is a tunnel.
+pub fn dissect_ip_outer(packet: &[u8]) -> Dissected {
     let mut found = Dissected::default();
     match packet.first().map(|first| first >> 4) {
         Some(4) => {
@@ -153,12 +175,14 @@ fn ethernet(frame: &[u8], found: &mut Dissected) {
     found.keys.hosts = Hosts::Mac { src: ethernet.source(), dst: ethernet.destination() };
     let mut ethertype = ethernet.ether_type();
     let mut rest = &frame[ethernet.slice().len()..];
-    for id in &mut found.keys.vlan {
+    for at in 0..MAX_TAGS {
         if !is_vlan(ethertype) {
             break;
         }
         let Ok(tag) = SingleVlanHeaderSlice::from_slice(rest) else { break };
-        *id = tag.vlan_identifier().value();
+        if let Some(id) = found.keys.vlan.get_mut(at) {
+            *id = tag.vlan_identifier().value();
+        }
         ethertype = tag.ether_type();
         rest = &rest[tag.slice().len()..];
     }
@@ -293,6 +317,10 @@ fn ports(proto: IpNumber, transport: &[u8]) -> (u16, u16) {
             ip_number::TCP | ip_number::UDP | ip_number::SCTP | UDP_LITE | DCCP,
             [src0, src1, dst0, dst1, ..],
         ) => (u16::from_be_bytes([*src0, *src1]), u16::from_be_bytes([*dst0, *dst1])),
+        // The SPI is that of one direction (RFC 4303).
+        (ip_number::ENCAP_SEC, [spi0, spi1, spi2, spi3, ..]) => {
+            (u16::from_be_bytes([*spi0, *spi1]), u16::from_be_bytes([*spi2, *spi3]))
+        }
         // Echo reply and request. The identifier takes the place of both ports, so that a symmetric hash finds one flow.
         (ip_number::ICMP, [0 | 8, _, _, _, id0, id1, ..])
         | (ip_number::IPV6_ICMP, [128 | 129, _, _, _, id0, id1, ..]) => {

@@ -51,13 +51,42 @@ pub(super) fn plan(
         let (from, to) = (stand_in(before, &old.device[before])?, stand_in(number, device)?);
         let commands = difference(&old.device[before], device)
             .filter(|commands| commands.iter().all(|command| tc::apply(&from, command).is_ok()))
-            .filter(|_| tc::save(&from) == tc::save(&to));
+            .filter(|_| is_alike(&tc::save(&from), &tc::save(&to), device));
         let (len, same) = (device.tx_queue_len, device.tx_queue_len == old.device[before].tx_queue_len);
         // Without the key, it is the default.
         let len = len.map_or(to.tx_queue_len(), |len| len.get() as u32);
         all.push((number, Steps { commands, tx_queue_len: (!same).then_some(len) }));
     }
     Ok(all)
+}
+
+/// Returns whether two devices have the same queues. Handles that a device has chosen, which the file does not name, may be others.
+fn is_alike(one: &str, other: &str, file: &Device) -> bool {
+    /// The first handle that a device chooses.
+    const CHOSEN: u32 = 0x8000;
+    let texts = file.qdisc.iter().chain(&file.tc);
+    let named: Vec<&str> = texts.flat_map(|text| text.split_whitespace()).collect();
+    let numbered = |saved: &str| {
+        let mut chosen: Vec<String> = Vec::new();
+        let mut words = Vec::new();
+        for word in saved.split_whitespace() {
+            let (major, minor) = word.split_once(':').unwrap_or((word, ""));
+            let is_chosen = word.contains(':')
+                && u32::from_str_radix(major, 16).is_ok_and(|major| (CHOSEN..0xffff).contains(&major))
+                && !named.iter().any(|name| name.split(':').next() == Some(major));
+            if !is_chosen {
+                words.push(word.to_owned());
+                continue;
+            }
+            let at = chosen.iter().position(|known| known == major).unwrap_or_else(|| {
+                chosen.push(major.to_owned());
+                chosen.len() - 1
+            });
+            words.push(format!("#{at}:{minor}"));
+        }
+        words
+    };
+    numbered(one) == numbered(other)
 }
 
 impl Steps {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::ExitCode;
 
 use txq_control::Answer;
-use txq_control::tc::INPUT;
+use txq_control::tc::{INPUT, words};
 
 use crate::control::tell;
 
@@ -103,7 +103,7 @@ impl<R: Read> Commands<R> {
 
     /// Returns the words of the next command, or why it has none; `None` at the end of the file.
     fn next(&mut self) -> std::io::Result<Option<Result<Vec<String>, &'static str>>> {
-        Ok(self.next_command()?.map(|line| split(&line)))
+        Ok(self.next_command()?.map(|line| words(&line)))
     }
 
     /// Returns the next command, with its lines joined and comments removed; `None` at the end of the file.
@@ -134,21 +134,6 @@ impl<R: Read> Commands<R> {
     }
 }
 
-/// Splits a command into words at blanks outside quotes; an error if a quote is not closed.
-fn split(line: &str) -> Result<Vec<String>, &'static str> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let (word, after) = match first {
-            '"' | '\'' => rest[1..].split_once(first).ok_or("Unterminated quoted string")?,
-            _ => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-        };
-        words.push(word.to_owned());
-        rest = after.trim_start();
-    }
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +144,7 @@ mod tests {
         let mut commands = Commands { lines: BufReader::new(text.as_bytes()), number: 0 };
         let mut read = Vec::new();
         while let Some(command) = commands.next_command().unwrap() {
-            let words = split(&command).unwrap().join(" ");
+            let words = words(&command).unwrap().join(" ");
             if !words.is_empty() {
                 read.push((commands.number, words));
             }
@@ -168,11 +153,5 @@ mod tests {
         assert_eq!(read, expected.map(|(number, text)| (number, text.to_owned())));
         let mut open = Commands { lines: BufReader::new("a \\\n".as_bytes()), number: 0 };
         assert!(open.next_command().is_err());
-    }
-
-    #[test]
-    fn quotes_hold_words_together() {
-        assert_eq!(split(" a 'b c' \"d\"  e\n").unwrap(), ["a", "b c", "d", "e"]);
-        assert!(split("a 'b").is_err());
     }
 }

@@ -39,6 +39,14 @@ impl Verb {
     }
 }
 
+/// The words before a filter's kind that may be abbreviated, in tc's order.
+const SHORT: [&str; 5] = ["preference", "priority", "protocol", "chain", "estimator"];
+
+/// Returns a word before a filter's kind, whole if it was abbreviated.
+pub(super) fn whole(word: &str) -> &str {
+    find(word, &SHORT).unwrap_or(word)
+}
+
 /// A command whose object and verb are known; `rest` are the other words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command<'a> {
@@ -161,7 +169,8 @@ impl Object {
     }
 }
 
-fn find(word: &str, known: &[&'static str]) -> Option<&'static str> {
+/// Returns the first of `known` that begins with `word`.
+pub(super) fn find(word: &str, known: &[&'static str]) -> Option<&'static str> {
     known.iter().copied().find(|known| !word.is_empty() && known.starts_with(word))
 }
 

@@ -7,7 +7,7 @@ use txq::netdev::NetDevRef;
 use txq::tc::{Handle, ParseError, Style, Words, set_once};
 
 use super::check;
-use super::command::{Object, Verb};
+use super::command::{Object, Verb, whole};
 use super::show::{Show, json, listed};
 use crate::answer::{Answer, INPUT, REFUSED, WORDS, nearest};
 use crate::devices::Devices;
@@ -88,10 +88,14 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
 fn device(rest: &[String]) -> Result<Option<&str>, Answer> {
     let mut words = Words::from_args(rest);
     while let Some(word) = words.next_word() {
-        match word {
+        match whole(word) {
             "dev" => return Ok(Some(words.value("dev")?)),
             "root" | "ingress" | "egress" => {}
             "parent" | "handle" | "pref" | "prio" | "preference" | "priority" | "protocol" | "chain" => {
+                words.value(word)?;
+            }
+            "estimator" => {
+                words.value(word)?;
                 words.value(word)?;
             }
             help if "help".starts_with(help) => return Err(Answer::help(Object::Filter.usage())),
@@ -116,7 +120,7 @@ pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
     let (mut dev, mut parent, mut protocol, mut pref, mut handle, mut kind) =
         (None, false, false, false, None, None);
     while let Some(word) = words.next_word() {
-        match word {
+        match whole(word) {
             "dev" => dev = Some(words.value("dev")?),
             "root" | "ingress" | "egress" => parent = true,
             "parent" => parent = words.value("parent").is_ok(),
@@ -124,7 +128,7 @@ pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
             "pref" | "prio" | "preference" | "priority" => pref = words.value("pref").is_ok(),
             "handle" => handle = Some(words.value("handle")?),
             "chain" => drop(words.value("chain")?),
-            word => {
+            _ => {
                 kind = Some(word);
                 break;
             }
@@ -153,7 +157,7 @@ pub(super) fn get(devices: &Devices, rest: &[String], show: &Show) -> Result<Ans
     let (name, text) = (complete(rest)?, rest.join(" "));
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     match devices.with(name, |dev| dev.filter(&text, style)) {
-        Some(Ok(info)) => Ok(Answer::good(print(&[info], None, show))),
+        Some(Ok(info)) => Ok(Answer::good(print(&[info], None, false, show))),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => Err(Answer::no_device(name, &devices.names())),
     }
@@ -165,6 +169,7 @@ pub(super) struct Filter<'a> {
     dev: Option<&'a str>,
     parent: Option<Handle>,
     pref: Option<u16>,
+    protocol: Option<&'a str>,
 }
 
 impl<'a> Filter<'a> {
@@ -172,7 +177,7 @@ impl<'a> Filter<'a> {
         let mut words = Words::from_args(rest);
         let mut filter = Self::default();
         while let Some(word) = words.next_word() {
-            match word {
+            match whole(word) {
                 "dev" => filter.dev = Some(words.value("dev")?),
                 "root" if filter.parent.is_some() => return Err(ParseError::duplicate_root("").into()),
                 "root" => filter.parent = Some(Handle::ROOT),
@@ -194,7 +199,10 @@ impl<'a> Filter<'a> {
                     let wrong = |_| ParseError::argument(word, "invalid preference", "use 1 to 65535");
                     filter.pref = Some(word.parse().map_err(wrong)?);
                 }
+                "protocol" => filter.protocol = Some(words.value("protocol")?),
                 help if "help".starts_with(help) => return Err(Answer::help(Object::Filter.usage())),
+                // There is chain 0 only.
+                "chain" => drop(words.value("chain")?),
                 _ => {
                     let message = format!(" What is \"{word}\"? Try \"tc filter help\"");
                     let known = ["dev", "root", "ingress", "egress", "parent", "pref"];
@@ -216,18 +224,28 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     };
     let pref = filter.pref.filter(|&pref| pref != 0);
     listed.retain(|info| pref.is_none_or(|pref| pref == info.pref));
-    Ok(Answer::good(print(&listed, pref, show)))
+    listed.retain(|info| filter.protocol.is_none_or(|word| is_protocol(info, word)));
+    Ok(Answer::good(print(&listed, pref, filter.protocol.is_some(), show)))
 }
 
-/// Returns filters as tc prints them. Their pref is left out if the command names it.
-fn print(filters: &[FilterInfo], pref: Option<u16>, show: &Show) -> String {
+/// Returns whether a word names a filter's protocol: by a name, or by a number.
+fn is_protocol(info: &FilterInfo, word: &str) -> bool {
+    let number = word.strip_prefix("0x").map_or_else(|| word.parse(), |hex| u16::from_str_radix(hex, 16));
+    let name = if word.eq_ignore_ascii_case("ipv4") { "ip" } else { word };
+    info.protocol_name().eq_ignore_ascii_case(name) || number == Ok(info.protocol)
+}
+
+/// Returns filters as tc prints them. Their pref and their protocol are left out if the command names them.
+fn print(filters: &[FilterInfo], pref: Option<u16>, protocol: bool, show: &Show) -> String {
     if show.json {
         let mut list = filters_json(filters, show.stats);
         for (info, filter) in filters.iter().zip(list.as_array_mut().into_iter().flatten()) {
             if pref.is_some() {
-                without_pref(filter);
+                without(filter, "pref");
             }
-            if show.numeric {
+            if protocol {
+                without(filter, "protocol");
+            } else if show.numeric {
                 filter["protocol"] = Value::from(numeric(info));
             }
         }
@@ -238,7 +256,9 @@ fn print(filters: &[FilterInfo], pref: Option<u16>, show: &Show) -> String {
         if let Some(pref) = pref {
             text = text.replacen(&format!(" pref {pref} "), " ", 1);
         }
-        if show.numeric {
+        if protocol {
+            text = text.replacen(&format!(" protocol {} ", info.protocol_name()), " ", 1);
+        } else if show.numeric {
             let named = format!(" protocol {} ", info.protocol_name());
             text = text.replacen(&named, &format!(" protocol {} ", numeric(info)), 1);
         }
@@ -252,9 +272,9 @@ fn numeric(info: &FilterInfo) -> String {
     format!("[{}]", info.protocol)
 }
 
-/// Removes a filter's pref, which tc leaves out if the command names it.
-fn without_pref(filter: &mut Value) {
+/// Removes a field that tc leaves out if the command names it.
+fn without(filter: &mut Value, field: &str) {
     if let Some(fields) = filter.as_object_mut() {
-        fields.shift_remove("pref");
+        fields.shift_remove(field);
     }
 }

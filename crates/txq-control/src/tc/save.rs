@@ -10,6 +10,8 @@ use crate::devices::Devices;
 
 /// Kinds whose classes are made by commands. Those of other kinds come with the qdisc.
 const CLASSFUL: [&str; 3] = ["htb", "drr", "hfsc"];
+/// Kinds that a command changes to exactly what it says. Others do not change, or keep what a command leaves out.
+const CHANGES: [&str; 4] = ["pfifo", "bfifo", "tbf", "skbprio"];
 
 /// Returns tc's commands that give a device the qdiscs, classes and filters that `dev` has, each on a line (`txq tc -batch`).
 /// They work on a device without such, and on one that has the same already. Packets and counters are not saved.
@@ -41,8 +43,8 @@ pub fn save(dev: &NetDev) -> String {
     let (qdiscs, classes) = (dev.qdiscs(style), dev.classes(style));
     let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, text: String::new() };
     if let Some(root) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::ROOT) {
-        if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || CLASSFUL.contains(&root.kind.as_str())) {
-            // htb does not change, so it is made anew, with all that is below it. The pfifo has a handle that no saved qdisc has: one
+        if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || !CHANGES.contains(&root.kind.as_str())) {
+            // Made anew, the root and all that is below it are what the commands say, whatever the device has. The pfifo has a handle that no saved qdisc has: one
             // that the device chooses might be the root's, which then could not replace it.
             let name = &dev.info().name;
             let is_free = |major: &u16| qdiscs.iter().all(|qdisc| qdisc.handle.major() != *major);
@@ -133,7 +135,8 @@ impl Saved<'_> {
             let (handle, kind, options) = (class.handle, &class.kind, class.options.text());
             // A class of the qdisc itself is shown below `root`.
             let above = format!("parent {}", if is_qdisc { parent } else { class.parent });
-            self.line(&format!("class replace dev {name} {above} classid {handle} {kind} {options}"));
+            let rate = class.rate.map(|rate| rate.estimator.words()).unwrap_or_default();
+            self.line(&format!("class replace dev {name} {above} classid {handle} {rate} {kind} {options}"));
             self.classes_below(handle);
         }
     }

@@ -6,7 +6,7 @@ use txq::NetDev;
 use txq::tc::{Handle, ParseError, QdiscInfo, Style, Words, show_json, show_text};
 
 use super::check::unknown_word;
-use super::command::Object;
+use super::command::{Object, find};
 use super::pretty::pretty;
 use crate::answer::Answer;
 use crate::devices::Devices;
@@ -67,7 +67,7 @@ impl<'a> Filter<'a> {
         let mut words = Words::from_args(rest);
         let mut filter = Self::default();
         while let Some(word) = words.next_word() {
-            match word {
+            match find(word, &["handle", "parent"]).unwrap_or(word) {
                 // Of several devices, the last one counts.
                 "dev" => filter.dev = Some(words.value("dev")?),
                 "root" => {

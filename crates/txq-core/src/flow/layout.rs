@@ -35,8 +35,9 @@ impl Layout {
             IPV6 => false,
             _ => return None,
         };
-        // The keys of a fragment of IPv6 have another protocol.
-        let is_tcp = match found.keys.ip_proto {
+        // The keys of a fragment of IPv6 have another protocol, as have those of a tunnel.
+        let is_tcp = match found.ip_proto {
+            proto if proto != found.keys.ip_proto => return None,
             TCP => true,
             UDP => false,
             _ => return None,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Dissected, dissect, dissect_ip};
+use super::{Dissected, dissect, dissect_ip, dissect_ip_outer, dissect_outer};
 
 /// What a device's packets begin with (kernel: `dev->type`; pcap: the link type).
 ///
@@ -33,6 +33,14 @@ impl Link {
         match self {
             Self::Ethernet => dissect(packet),
             Self::Ip => dissect_ip(packet),
+        }
+    }
+
+    /// As [`dissect`](Link::dissect), but the keys are those of the outer packet if it is a tunnel.
+    pub fn dissect_outer(self, packet: &[u8]) -> Dissected {
+        match self {
+            Self::Ethernet => dissect_outer(packet),
+            Self::Ip => dissect_ip_outer(packet),
         }
     }
 }

@@ -93,7 +93,7 @@ fn ports_of_every_protocol_that_has_them() {
 #[test]
 fn other_protocols_are_keyed_by_outer_addresses() {
     let payload = tcp(v4());
-    for proto in [ip_number::GRE, ip_number::IPV4, ip_number::IPV6, ip_number::ENCAP_SEC, IpNumber(253)] {
+    for proto in [ip_number::GRE, ip_number::IPV4, ip_number::IPV6, IpNumber(253)] {
         let found = dissect(&other(v4(), proto, &payload));
         assert_eq!((found.keys, found.transport_offset), (keys(V4, 0x800, proto, (0, 0)), 34));
     }
@@ -151,10 +151,12 @@ fn vlan_ids_are_keys() {
 }
 
 #[test]
-fn a_third_vlan_tag_ends_the_search() {
+fn more_vlan_tags_are_followed_and_too_many_end_the_search() {
     let found = dissect(&raw(0x9100, &[0, 5, 0x88, 0xa8, 0, 7, 0x81, 0, 0, 9, 8, 0, 0x45]));
-    assert_eq!(found.keys, FlowKeys { vlan: [5, 7], ..keys(MACS, 0x8100, IpNumber(0), (0, 0)) });
-    assert_eq!((found.network_offset, found.transport_offset), (22, 0));
+    assert_eq!(found.keys, FlowKeys { vlan: [5, 7], ..keys(MACS, 0x800, IpNumber(0), (0, 0)) });
+    assert_eq!((found.network_offset, found.transport_offset), (26, 0));
+    let nine = dissect(&raw(0x8100, &[&[0, 5, 0x81, 0].repeat(8)[..], &[0, 5, 8, 0], &[0x45; 20]].concat()));
+    assert_eq!((nine.keys.hosts, nine.ethertype, nine.network_offset), (MACS, 0x8100, 14 + 4 * 8));
 }
 
 #[test]

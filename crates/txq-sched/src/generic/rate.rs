@@ -6,7 +6,7 @@
 
 use txq_core::arch::Nanos;
 
-use crate::tc::{OptionWords, Options, ParseError, Size, Style};
+use crate::tc::{OptionWords, Options, ParseError, Size, Style, full};
 
 const NS_PER_SEC: u128 = 1_000_000_000;
 /// ATM: 48 bytes of payload in a cell of 53 (AAL5).
@@ -46,7 +46,7 @@ impl Link {
         options: &mut OptionWords<'_, '_>,
         name: &str,
     ) -> Result<(), ParseError> {
-        self.atm = match options.value(name)? {
+        self.atm = match full(options.value(name)?, &["ethernet", "atm", "adsl"]) {
             "atm" | "adsl" => true,
             "ethernet" => false,
             other => return Err(options.illegal(name, other, "use ethernet, atm or adsl")),

@@ -1,7 +1,6 @@
 //! `tc class`: the words before a class's options, and the output of classes.
 //!
-//! The text is byte for byte that of tc 6.1. tc 6.1 prints text even with `-j`; the JSON here has the keys of the qdiscs'
-//! JSON, with `class` for the kind. The counterparts are iproute2's `tc_class_modify` and `print_class`.
+//! The text is byte for byte that of tc 6.1. tc 6.1 prints text even with `-j`; the JSON here is that of tc 6.2 and later. The counterparts are iproute2's `tc_class_modify` and `print_class`.
 
 use std::fmt::{self, Write};
 
@@ -9,11 +8,13 @@ use serde_json::{Map, Value, json};
 
 use txq_core::stats::QdiscStats;
 
+use super::abbrev::full;
 use super::error::{ParseError, set_once};
+use super::estimator::Estimator;
 use super::handle::Handle;
 use super::lex::Words;
 use super::options::{Options, Style};
-use super::show::{stats_json, write_stats};
+use super::show::{SentRate, stats_json, write_stats};
 
 /// One class as `tc class show` presents it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct ClassInfo {
     pub options: Options,
     /// The counters, if classes of the kind have any.
     pub stats: Option<QdiscStats>,
+    /// The average of its rate, if it has an estimator.
+    pub rate: Option<SentRate>,
     /// The kind's own counters. A line break follows their text even if it is empty, as tbf's.
     pub xstats: Option<Options>,
 }
@@ -45,6 +48,7 @@ impl ClassInfo {
             leaf: Handle::UNSPEC,
             options: Options::new(style),
             stats: None,
+            rate: None,
             xstats: None,
         }
     }
@@ -60,6 +64,8 @@ pub struct ClassHeader<'a> {
     pub class: Option<Handle>,
     /// The parent; [`Handle::ROOT`] for `root`.
     pub parent: Option<Handle>,
+    /// The estimator of its rate.
+    pub estimator: Option<Estimator>,
     /// The kind: the first word that begins none of the others. The class's options follow.
     pub kind: Option<&'a str>,
 }
@@ -72,7 +78,7 @@ impl<'a> ClassHeader<'a> {
     pub fn parse(words: &mut Words<'a>) -> Result<ClassHeader<'a>, ParseError> {
         let mut header = ClassHeader::default();
         while let Some(word) = words.next_word() {
-            match word {
+            match full(word, &["estimator"]) {
                 "dev" => {
                     let dev = words.value("dev")?;
                     set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
@@ -89,8 +95,9 @@ impl<'a> ClassHeader<'a> {
                     let text = words.value("parent")?;
                     set_once(&mut header.parent, "parent", text, || Handle::parse_parent(text))?;
                 }
-                kind => {
-                    header.kind = Some(kind);
+                "estimator" => header.estimator = Some(Estimator::parse(words, header.estimator.is_some())?),
+                _ => {
+                    header.kind = Some(word);
                     break;
                 }
             }
@@ -128,7 +135,7 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
         return Ok(());
     }
     if let Some(stats) = &class.stats {
-        write_stats(text, stats, None, class.options.style())?;
+        write_stats(text, stats, class.rate.as_ref(), class.options.style())?;
     }
     if let Some(xstats) = &class.xstats {
         writeln!(text, "{}", xstats.text())?;
@@ -153,12 +160,17 @@ fn json_of(class: &ClassInfo, stats: bool) -> Value {
     if class.leaf != Handle::UNSPEC {
         put("leaf", json!(class.leaf.to_string()));
     }
-    put("options", class.options.json());
+    // As tc since 6.2: the parameters beside the class, and the counters apart.
+    for (key, value) in class.options.fields() {
+        object.insert(key.clone(), value.clone());
+    }
     if stats {
-        class.stats.iter().for_each(|stats| stats_json(stats, None, &mut object));
+        let mut counters = Map::new();
+        class.stats.iter().for_each(|stats| stats_json(stats, class.rate.as_ref(), &mut counters));
         for (key, value) in class.xstats.iter().flat_map(Options::fields) {
-            object.insert(key.clone(), value.clone());
+            counters.insert(key.clone(), value.clone());
         }
+        object.insert("stats".to_owned(), Value::Object(counters));
     }
     Value::Object(object)
 }

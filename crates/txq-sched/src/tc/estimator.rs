@@ -23,7 +23,7 @@ pub struct Estimator {
 
 impl Estimator {
     /// Reads the interval and the averaging time. `before` says whether an estimator was given before.
-    pub(super) fn parse(words: &mut Words<'_>, before: bool) -> Result<Self, ParseError> {
+    pub(crate) fn parse(words: &mut Words<'_>, before: bool) -> Result<Self, ParseError> {
         let time = |text: &str, what: &str| {
             text.parse::<Micros>().map_err(|error| {
                 ParseError::argument(&format!("invalid estimator {what}"), "estimator", error.remedy())

@@ -61,6 +61,11 @@ impl<'a> Header<'a> {
                 "ingress" | "clsact" => {
                     (header.parent, header.handle) = (Some(Handle::INGRESS), Some(Handle::HOOKS));
                     header.kind = Some(word);
+                    // tc takes a handle here, too, and has one of its own for both.
+                    while words.peek() == Some("handle") {
+                        words.next_word();
+                        words.value("handle")?;
+                    }
                     break;
                 }
                 // As in tc, any beginning of the word means it: `est`.

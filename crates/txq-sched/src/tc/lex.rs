@@ -33,6 +33,7 @@
 
 use std::str::FromStr;
 
+use super::abbrev::full;
 use super::error::{ParseError, nearest};
 use super::units::{Micros, Nanos, Rate, Size, UnitError};
 
@@ -76,7 +77,7 @@ impl<'a> Words<'a> {
 
     /// Returns the rest of the text as the options of a kind.
     pub fn options<'w>(&'w mut self, syntax: &'static Syntax) -> OptionWords<'w, 'a> {
-        OptionWords { words: self, syntax }
+        OptionWords { words: self, syntax, short: &[] }
     }
 }
 
@@ -116,12 +117,20 @@ pub enum Wording {
 pub struct OptionWords<'w, 'a> {
     words: &'w mut Words<'a>,
     syntax: &'static Syntax,
+    /// The options that may be abbreviated, in tc's order.
+    short: &'static [&'static str],
 }
 
 impl<'a> OptionWords<'_, 'a> {
-    /// Takes the next word.
+    /// Lets some of the options be abbreviated: the first of `short` that begins like a word is meant. These are tc's own, in tc's
+    /// order.
+    pub(crate) fn abbreviated(self, short: &'static [&'static str]) -> Self {
+        Self { short, ..self }
+    }
+
+    /// Takes the next word. An abbreviated option is returned whole.
     pub fn next_word(&mut self) -> Option<&'a str> {
-        self.words.next_word()
+        self.words.next_word().map(|word| full(word, self.short))
     }
 
     /// Returns the next word without taking it, for options with a variable number of values, such as `priomap`.

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abbrev;
 mod class;
 mod command;
 mod error;
@@ -20,6 +21,7 @@ mod show;
 mod stab;
 mod units;
 
+pub(crate) use abbrev::full;
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
 #[doc(hidden)]
 pub use command::batch;

@@ -43,7 +43,7 @@ fn classes_are_listed_as_tc_does() {
     let idle: String = SHOWN.lines().map(|line| format!("{line}\n{IDLE}")).collect();
     assert_eq!(class_text(&list, true), idle);
     let json = class_json(&list[3..4], false).to_string();
-    assert_eq!(json, r#"[{"class":"mqprio","handle":"1:2","parent":"none","options":{}}]"#);
+    assert_eq!(json, r#"[{"class":"mqprio","handle":"1:2","parent":"none"}]"#);
 
     let Some(netns) = Netns::new("mqprio") else { return };
     if !netns.replace(&ROOT.split(' ').collect::<Vec<_>>()) {

@@ -55,6 +55,15 @@ fn only_what_differs_is_executed() {
         between(&old, &device(HTB, &tc)).unwrap(),
         ["qdisc replace parent 1:2 handle 2: pfifo limit 7"]
     );
+    // Without a handle the device chooses one, and another one for the new qdisc.
+    let leaf = |kind: &str| {
+        let qdisc = format!("qdisc add parent 1:2 {kind}");
+        device(HTB, &[CLASSES[0], CLASSES[1], &qdisc, CLASSES[3]])
+    };
+    assert_eq!(
+        between(&leaf("fq_codel"), &leaf("sfq perturb 10")).unwrap(),
+        ["qdisc replace parent 1:2 sfq perturb 10"]
+    );
     let tbf = |rate: &str| device(&format!("tbf rate {rate} burst 10k limit 10k"), &[]);
     assert_eq!(
         between(&tbf("1mbit"), &tbf("2mbit")).unwrap(),

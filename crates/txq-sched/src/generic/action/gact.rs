@@ -2,11 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::tc::{ParseError, Words, c_number};
+use crate::tc::{ParseError, Words, c_number, full};
 
 const USAGE: &str = "Usage: ... gact <ACTION> [INDEX]
 Where: \tACTION := reclassify | drop | continue | pass | pipe
 \tINDEX := index value used";
+
+/// The decisions, in the order in which tc looks for one that begins like a word.
+pub(super) const SHORT: [&str; 7] = ["continue", "drop", "shot", "pass", "ok", "reclassify", "pipe"];
 
 /// How a packet goes on after an action (`TC_ACT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +30,7 @@ pub(crate) enum Control {
 impl Control {
     /// Returns the decision that a word names; `stolen` has none.
     pub(super) fn named(word: &str) -> Option<Self> {
-        Some(match word {
+        Some(match full(word, &SHORT) {
             "ok" | "pass" => Self::Ok,
             "pipe" => Self::Pipe,
             "drop" | "shot" => Self::Drop,
@@ -63,7 +66,7 @@ impl Control {
 
 /// Takes `index NUMBER` if it is next.
 pub(super) fn take_index(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
-    if words.peek() != Some("index") {
+    if words.peek().is_none_or(|word| full(word, &["index"]) != "index") {
         return Ok(None);
     }
     words.next_word();
@@ -81,7 +84,7 @@ pub(super) fn parse(word: &str, words: &mut Words<'_>) -> Result<(Control, Optio
             _ => super::KINDS.to_owned(),
         }));
     };
-    if words.peek() == Some("random") {
+    if words.peek().is_some_and(|word| full(word, &["random"]) == "random") {
         let error = ParseError::new("What is \"random\"?").with_usage(USAGE);
         return Err(error.with_remedy("a gact here always does the same"));
     }

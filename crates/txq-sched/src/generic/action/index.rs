@@ -1,11 +1,12 @@
 //! The numbers of actions, by which tc names them. Each kind has its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Handles;
 use crate::tc::ParseError;
 
-type Used = BTreeMap<&'static str, BTreeSet<u32>>;
+type Used = BTreeMap<&'static str, Handles>;
 
 /// The numbers in use of all actions of a device. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -31,18 +32,17 @@ impl Indexes {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let used = all.entry(kind).or_default();
         let index = match asked.filter(|&index| index != 0) {
-            Some(index) if used.contains(&index) => {
+            Some(index) if used.contains(index) => {
                 let error = ParseError::new("RTNETLINK answers: File exists");
                 return Err(
                     error.with_remedy(format!("another rule has {kind} {index}: leave out the index"))
                 );
             }
             Some(index) => index,
-            // Numbers are used from 1 on, mostly without gaps.
-            None => (1..)
-                .zip(used.iter())
-                .find(|(free, used)| free != *used)
-                .map_or_else(|| used.last().map_or(1, |last| last.wrapping_add(1).max(1)), |(free, _)| free),
+            None => used.lowest_free(1).ok_or_else(|| {
+                ParseError::new("RTNETLINK answers: No space left on device")
+                    .with_remedy(format!("all numbers of {kind} are in use: delete filters"))
+            })?,
         };
         used.insert(index);
         Ok(Number(Arc::new(Taken { kind, index, of: self.clone() })))
@@ -59,7 +59,47 @@ impl Drop for Taken {
     fn drop(&mut self) {
         let mut all = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(used) = all.get_mut(self.kind) {
-            used.remove(&self.index);
+            used.remove(self.index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_lowest_free_ones() {
+        let indexes = Indexes::default();
+        let take = |asked| indexes.take("gact", asked).map_err(|error| error.message().to_owned());
+        let numbers: Vec<_> = (0..4).map(|_| take(None).unwrap()).collect();
+        assert_eq!(numbers.iter().map(Number::get).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let high = take(Some(u32::MAX)).unwrap();
+        assert_eq!(
+            (high.get(), take(Some(2)).unwrap_err()),
+            (u32::MAX, "RTNETLINK answers: File exists".to_owned())
+        );
+        drop(numbers);
+        assert_eq!(take(None).unwrap().get(), 1);
+        assert_eq!(indexes.take("police", None).unwrap().get(), 1, "each kind has its own numbers");
+    }
+
+    /// With 40,000 numbers in use, a walk over all of them takes hundreds of microseconds for each.
+    #[test]
+    fn a_number_costs_the_same_however_many_are_in_use() {
+        let (few, many) = (Indexes::default(), Indexes::default());
+        let fill =
+            |indexes: &Indexes, n| (0..n).map(|_| indexes.take("gact", None).unwrap()).collect::<Vec<_>>();
+        let time = |indexes: &Indexes| {
+            let once = || {
+                let start = std::time::Instant::now();
+                drop(fill(indexes, 100));
+                start.elapsed()
+            };
+            (0..20).map(|_| once()).min().unwrap()
+        };
+        let (_few, _many) = (fill(&few, 10), fill(&many, 40_000));
+        let (few, many) = (time(&few), time(&many));
+        assert!(many < few * 20, "{few:?} with 10 numbers in use, {many:?} with 40,000");
     }
 }

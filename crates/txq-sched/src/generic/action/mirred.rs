@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Effects;
 use super::gact::{Control, take_index};
-use crate::tc::{ParseError, Words};
+use crate::tc::{ParseError, Words, full};
 
 #[derive(Debug, Clone)]
 pub(super) struct Mirred {
@@ -24,7 +24,7 @@ fn illegal(remedy: impl Into<String>) -> ParseError {
 
 impl Mirred {
     pub(super) fn parse(words: &mut Words<'_>) -> Result<(Self, Option<u32>), ParseError> {
-        match words.value("mirred")? {
+        match full(words.value("mirred")?, &["egress", "ingress"]) {
             "egress" => {}
             "ingress" => {
                 return Err(illegal("a device here does not receive from another one: use mirred egress"));
@@ -37,13 +37,14 @@ impl Mirred {
             other => return Err(illegal(format!("mirred egress {other}: use redirect or mirror"))),
         };
         let mut index = take_index(words)?;
-        match words.value(if redirect { "redirect" } else { "mirror" })? {
+        match full(words.value(if redirect { "redirect" } else { "mirror" })?, &["dev"]) {
             "dev" => {}
             other => return Err(illegal(format!("use dev NAME, not \"{other}\""))),
         }
         let dev = words.value("dev")?.to_owned();
         let default = if redirect { Control::Stolen } else { Control::Pipe };
-        let control = Control::take(words).unwrap_or(default);
+        let next = words.peek().filter(|word| !super::ends_list(word));
+        let control = next.and_then(|_| Control::take(words)).unwrap_or(default);
         index = index.or(take_index(words)?);
         Ok((Self { redirect, dev, port: 0, control }, index))
     }

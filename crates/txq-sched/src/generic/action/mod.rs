@@ -9,6 +9,7 @@
 //! rule (`index` does not share it), and there are no `trap`, `goto`, `jump`, `random`, cookies and hardware.
 
 mod gact;
+mod handles;
 mod index;
 mod mirred;
 mod police;
@@ -22,6 +23,7 @@ use txq_core::arch::Nanos;
 use crate::tc::{Options, ParseError, Style, Words};
 
 pub(crate) use gact::Control;
+pub(crate) use handles::Handles;
 pub use index::Indexes;
 use index::Number;
 use mirred::Mirred;
@@ -132,14 +134,14 @@ impl Actions {
         self.list.is_empty()
     }
 
-    /// Parses what follows `action`, up to `classid` or `flowid`.
+    /// Parses what follows `action`, up to `classid` or `flowid`. A later list replaces the one before.
     pub(crate) fn parse(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
         if words.peek().is_none() {
             return Err(ParseError::incomplete("action"));
         }
-        *self = Self::default();
+        let mut list = Vec::new();
         while let Some(word) = words.peek() {
-            if matches!(word, "classid" | "flowid") {
+            if matches!(word, "classid" | "flowid") || ends_list(word) {
                 break;
             }
             words.next_word();
@@ -165,11 +167,15 @@ impl Actions {
                 }
                 word => gact::parse(word, words).map(|(control, index)| (Kind::Gact(control), index))?,
             };
-            self.list.push(Action { kind, asked, number: None, counters: Counters::default() });
-            if self.list.len() > MOST {
+            list.push(Action { kind, asked, number: None, counters: Counters::default() });
+            if list.len() > MOST {
                 return Err(ParseError::new("RTNETLINK answers: Invalid argument")
                     .with_remedy(format!("a rule has {MOST} actions at most")));
             }
+        }
+        // As in the kernel, a rule with the old `police` has no other actions, wherever they stand (`tcf_exts_validate`).
+        if !self.old {
+            self.list = list;
         }
         Ok(())
     }
@@ -283,6 +289,12 @@ impl Actions {
         let list = self.list.iter().enumerate();
         list.map(|(at, action)| ActionInfo::new(action, at + 1, self.old, style, now)).collect()
     }
+}
+
+/// Returns whether a word ends a list of actions: tc takes any beginning of its own commands for one, and leaves the word to the filter.
+fn ends_list(word: &str) -> bool {
+    const COMMANDS: [&str; 6] = ["change", "replace", "delete", "add", "list", "lst"];
+    COMMANDS.iter().any(|command| command.starts_with(word))
 }
 
 /// The most actions of a rule (`TCA_ACT_MAX_PRIO`).

@@ -20,7 +20,7 @@ use txq_core::arch::Nanos;
 
 use super::gact::{Control, take_index};
 use crate::generic::rate::{Link, RateCfg};
-use crate::tc::{ParseError, Rate, Size, Style, Words, c_number};
+use crate::tc::{ParseError, Rate, Size, Style, Words, c_number, full};
 
 const USAGE: &str = "Usage: ... police [ rate BPS burst BYTES[/BYTES] ]
 \t\t[ pkts_rate RATE pkts_burst PACKETS ] [ mtu BYTES[/BYTES] ]
@@ -30,6 +30,24 @@ Where: CONTROL := conform-exceed <EXCEEDACT>[/NOTEXCEEDACT]
 \t\t  Define how to handle packets which exceed (<EXCEEDACT>)
 \t\t  or conform (<NOTEXCEEDACT>) the configured bandwidth limit.
        EXCEEDACT/NOTEXCEEDACT := { pipe | ok | reclassify | drop | continue }";
+
+/// The words that may be abbreviated, in tc's order.
+const SHORT: [&str; 14] = [
+    "index",
+    "burst",
+    "peakrate",
+    "pkts_rate",
+    "pkts_burst",
+    "continue",
+    "drop",
+    "shot",
+    "pass",
+    "ok",
+    "reclassify",
+    "pipe",
+    "overhead",
+    "linklayer",
+];
 
 /// The longest conforming packet where a rate is given and no `mtu`: the table of 255 cells of 8 bytes that tc computes.
 const TABLE: u32 = 255 << 3;
@@ -99,7 +117,9 @@ impl Police {
         let (mut link, mut index) = (Link::default(), None);
         let (mut exceed, mut conform) = (Control::Reclassify, Control::Ok);
         while let Some(word) = words.peek() {
-            if let Some(control) = Control::take(words) {
+            let word = full(word, &SHORT);
+            if let Some(control) = Control::named(word) {
+                words.next_word();
                 exceed = control;
                 continue;
             }
@@ -142,7 +162,7 @@ impl Police {
                 "pkts_rate" => packets = number("pkts_rate", value)?,
                 "pkts_burst" => packet_burst = number("pkts_burst", value)?,
                 "linklayer" => {
-                    link.atm = match value {
+                    link.atm = match full(value, &["ethernet", "atm", "adsl"]) {
                         "ethernet" => false,
                         "atm" | "adsl" => true,
                         _ => return Err(illegal(format!("linklayer {value}: use ethernet or atm"))),

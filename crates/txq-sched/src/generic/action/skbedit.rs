@@ -13,7 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::Target;
 use super::gact::{Control, take_index};
-use crate::tc::{Handle, ParseError, Words, c_number};
+use crate::tc::{Handle, ParseError, Words, c_number, full};
+
+/// The options that may be abbreviated, in tc's order.
+const SHORT: [&str; 5] = ["queue_mapping", "priority", "mark", "ptype", "inheritdsfield"];
 
 #[derive(Debug, Clone)]
 pub(super) struct Skbedit {
@@ -34,6 +37,7 @@ impl Skbedit {
         let mut edit =
             Self { priority: None, mark: None, queue: None, inherit: false, control: Control::Pipe };
         while let Some(word) = words.peek() {
+            let word = full(word, &SHORT);
             match word {
                 "priority" | "mark" | "queue_mapping" => {
                     words.next_word();

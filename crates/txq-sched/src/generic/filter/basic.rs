@@ -10,7 +10,7 @@ use super::header::{classid, invalid, number_of, unknown_word};
 use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
-use crate::tc::{Handle, Options, ParseError, Style, Words};
+use crate::tc::{Handle, Options, ParseError, Style, Words, full};
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 5] = ["match", "classid", "flowid", "action", "police"];
@@ -37,7 +37,7 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
     let (handle, options) = (number_of(handle)?, words.peek().is_some());
     let mut rule = Rule { handle, options, expr: None, classid: None, actions: Actions::default() };
     while let Some(word) = words.next_word() {
-        match word {
+        match full(word, &["match", "classid", "action", "police"]) {
             "match" => rule.expr = Some(Expr::parse(words)?),
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "action" => rule.actions.parse(words)?,

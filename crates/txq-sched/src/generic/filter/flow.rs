@@ -15,7 +15,7 @@ use super::header::{invalid, number_of, unknown_word};
 use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
-use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+use crate::tc::{Handle, Options, ParseError, Style, Words, c_number, full};
 use txq_core::arch::{Arch, Nanos};
 
 use keys::{Key, addend};
@@ -37,6 +37,23 @@ const WORDS: [&str; 16] = [
     "action",
     "police",
     "help",
+];
+/// The words that may be abbreviated, in tc's order.
+const SHORT: [&str; 14] = [
+    "map",
+    "hash",
+    "keys",
+    "and",
+    "or",
+    "xor",
+    "rshift",
+    "addend",
+    "divisor",
+    "baseclass",
+    "perturb",
+    "match",
+    "action",
+    "police",
 ];
 const USAGE: &str = "Usage: ... flow ...
 
@@ -117,23 +134,23 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
             c_number(value).ok_or_else(|| illegal(name, value))
         };
         let bits = rule.bits.unwrap_or(Bits::NONE);
-        match word {
+        match full(word, &SHORT) {
             "map" => rule.hash = Some(false),
             "hash" => rule.hash = Some(true),
             "key" | "keys" => rule.keys = Some(Key::list(words.value(word)?)?),
             "and" => rule.bits = Some(bits.and(number(words, "mask")?)),
             "or" => rule.bits = Some(bits.or(number(words, "mask")?)),
             "xor" => rule.bits = Some(bits.xor(number(words, "xor")?)),
-            "rshift" => rule.rshift = Some(number(words, word)?),
-            "divisor" => rule.divisor = Some(number(words, word)?),
-            "perturb" => rule.perturb = Some(number(words, word)?),
+            "rshift" => rule.rshift = Some(number(words, "rshift")?),
+            "divisor" => rule.divisor = Some(number(words, "divisor")?),
+            "perturb" => rule.perturb = Some(number(words, "perturb")?),
             "addend" => {
                 rule.addend = Some(addend(words.value(word)?, rule.keys.as_deref().unwrap_or_default())?)
             }
             "baseclass" => {
                 let value = words.value(word)?;
                 let class = Handle::parse_parent(value).ok().filter(|class| class.minor() != 0);
-                rule.baseclass = Some(class.ok_or_else(|| illegal(word, value))?);
+                rule.baseclass = Some(class.ok_or_else(|| illegal("baseclass", value))?);
             }
             "match" => rule.expr = Some(Expr::parse(words)?),
             "action" => rule.actions.parse(words)?,

@@ -72,7 +72,7 @@ impl<'p, A: Arch> Frame<'p, A> {
     }
 
     /// Returns the offset of the network header: the one that the program set, or else the first byte behind the Ethernet
-    /// header and at most two VLAN tags, if the link has them.
+    /// header and its VLAN tags, if the link has them.
     pub(super) fn network_offset(&self) -> usize {
         if let Some((network, _, _)) = self.packet.protocol_offsets() {
             return network.into();
@@ -82,7 +82,7 @@ impl<'p, A: Arch> Frame<'p, A> {
         }
         let data = self.packet.data();
         let mut at = 14;
-        for _ in 0..2 {
+        for _ in 0..8 {
             match data.get(at - 2..at + 4) {
                 Some(&[high, low, ..]) if is_vlan(u16::from_be_bytes([high, low])) => at += 4,
                 _ => break,

@@ -11,7 +11,7 @@ use super::header::{classid, invalid, unknown_word};
 use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
-use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+use crate::tc::{Handle, Options, ParseError, Style, Words, c_number, full};
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 4] = ["classid", "flowid", "action", "police"];
@@ -53,7 +53,7 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
         actions: Actions::default(),
     };
     while let Some(word) = words.next_word() {
-        match word {
+        match full(word, &["classid", "flowid", "police", "action"]) {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "action" => rule.actions.parse(words)?,
             "police" => rule.actions.parse_police(words)?,

@@ -2,7 +2,10 @@
 //! order, the kind last. The counterpart is the first half of iproute2's `tc_filter_modify`.
 
 use super::proto;
-use crate::tc::{Handle, ParseError, Words, c_number, nearest, set_once};
+use crate::tc::{Estimator, Handle, ParseError, Words, c_number, full, nearest, set_once};
+
+/// The words that may be abbreviated, in tc's order.
+const SHORT: [&str; 5] = ["preference", "priority", "protocol", "chain", "estimator"];
 
 /// The header of a filter's text. A field that the text does not give is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +30,7 @@ impl<'a> Header<'a> {
     pub(super) fn parse(words: &mut Words<'a>) -> Result<Header<'a>, ParseError> {
         let mut header = Header::default();
         while let Some(word) = words.next_word() {
-            match word {
+            match full(word, &SHORT) {
                 "dev" => {
                     let word = words.value("dev")?;
                     set_once(&mut header.dev, "dev", word, || Ok(word))?;
@@ -71,8 +74,10 @@ impl<'a> Header<'a> {
                         return Err(ParseError::argument(chain, "invalid chain index value", remedy));
                     }
                 }
-                kind => {
-                    header.kind = Some(kind);
+                // The rate of a filter is that of its police, which has none here.
+                "estimator" => drop(Estimator::parse(words, false)?),
+                _ => {
+                    header.kind = Some(word);
                     break;
                 }
             }

@@ -10,7 +10,7 @@ use super::header::{classid, file_exists, invalid, number_of, unknown_word};
 use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
-use crate::tc::{Handle, Options, ParseError, Style, Words};
+use crate::tc::{Handle, Options, ParseError, Style, Words, full};
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 4] = ["classid", "flowid", "action", "skip_hw"];
@@ -39,7 +39,7 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
     let (options, actions) = (words.peek().is_some(), Actions::default());
     let mut rule = Rule { handle, options, classid: None, skip_hw: false, actions };
     while let Some(word) = words.next_word() {
-        match word {
+        match full(word, &["classid", "action"]) {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "skip_hw" => rule.skip_hw = true,
             "action" => rule.actions.parse(words)?,

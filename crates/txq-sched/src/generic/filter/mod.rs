@@ -473,4 +473,6 @@ impl<A: Arch> Filters<A> {
 #[cfg(test)]
 mod actions_tests;
 #[cfg(test)]
+mod short_tests;
+#[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use txq_core::stats::latency::Latency;
 
 use crate::generic::qdisc::limited::Limited;
 use crate::generic::qdisc::pfifo::Packets;
+use crate::generic::qdisc::rates::Rates;
 use crate::generic::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -51,6 +52,9 @@ pub struct Child<A: Arch = Native> {
     leaf: Leaf<A>,
     /// The qdisc's handle; [`Handle::UNSPEC`] if no user named it.
     handle: Handle,
+    /// The minor number by which a command named the class; `None` if it is the class's own. A qdisc with one class takes any, and
+    /// shows the one that was named.
+    named: Option<u16>,
     /// The next packet, if [`peek`](Child::peek) had to dequeue it. It counts as queued.
     parked: PacketList<A>,
     /// The counts that the parent's [`Total`] includes: those of the last [`settle`](Child::settle).
@@ -87,6 +91,7 @@ impl<A: Arch> Child<A> {
             parked: PacketList::new(),
             told: Total::default(),
             latency: None,
+            named: None,
         }
     }
 
@@ -216,6 +221,16 @@ impl<A: Arch> Child<A> {
         *self = Self { handle, ..Self::new(new) };
     }
 
+    /// Returns the minor number by which a command named the class `minor`.
+    pub(crate) fn parent(&self, minor: u16) -> u16 {
+        self.named.unwrap_or(minor)
+    }
+
+    /// Notes by which minor number a command named the class `minor`.
+    pub(crate) fn set_parent(&mut self, minor: u16, named: u16) {
+        self.named = (named != minor).then_some(named);
+    }
+
     /// Returns whether the qdisc is the pfifo that is stored in place.
     pub(super) fn is_fifo(&self) -> bool {
         matches!(self.leaf, Leaf::Fifo(_))
@@ -309,6 +324,11 @@ pub trait Classes<A: Arch = Native> {
         Err(fixed_classes())
     }
 
+    /// Returns the estimators of its classes, if the kind has any.
+    fn rates(&mut self) -> Option<&mut Rates> {
+        None
+    }
+
     /// Returns the warnings about changes since the last call, in tc's words (`Warning: ...`).
     fn take_warnings(&mut self) -> Vec<String> {
         Vec::new()
@@ -339,6 +359,7 @@ pub trait Classes<A: Arch = Native> {
 /// Returns a class without parameters and counters, whose leaf has the handle `leaf`.
 pub(crate) fn plain_class(minor: u16, leaf: Handle, style: Style) -> ClassInfo {
     ClassInfo {
+        rate: None,
         kind: String::new(),
         handle: Handle::new(0, minor),
         parent: Handle::UNSPEC,

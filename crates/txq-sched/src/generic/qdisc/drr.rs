@@ -37,6 +37,7 @@ use crate::generic::filter::Filters;
 use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::minors::Minors;
 use crate::generic::qdisc::noop::Noop;
+use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
 use crate::generic::qdisc::wheel::{Ticket, Wheel};
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
@@ -72,6 +73,8 @@ struct Drr<A: Arch> {
     wheel: Wheel<u32>,
     filters: Filters<A>,
     total: Total,
+    /// The estimators of the classes.
+    rates: Rates,
     stats: QdiscStats,
     handle: Handle,
     env: Env,
@@ -85,6 +88,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         wheel: Wheel::new(),
         filters: Filters::new(),
         total: Total::default(),
+        rates: Rates::default(),
         stats: QdiscStats::default(),
         handle: Handle::UNSPEC,
         env: *env,
@@ -229,6 +233,11 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let (segs, bytes) = (out.segs(), out.bytes());
         let now = cx.clock.now();
+        if self.rates.is_due(now) {
+            let mut rates = std::mem::take(&mut self.rates);
+            rates.pass_time(now, |minor| sent_by(self, minor));
+            self.rates = rates;
+        }
         while let Some((_, id)) = self.wheel.pop(now) {
             self.classes[id].nap = None;
             self.look_at_leaf(id);
@@ -344,6 +353,10 @@ impl<A: Arch> Classes<A> for Drr<A> {
         Ok(())
     }
 
+    fn rates(&mut self) -> Option<&mut Rates> {
+        Some(&mut self.rates)
+    }
+
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let id = self.classes.find(minor)?;
         if self.filters.names(Handle::new(self.handle.major(), minor)) {
@@ -364,6 +377,7 @@ impl<A: Arch> Classes<A> for Drr<A> {
         let mut xstats = Options::new(style);
         xstats.put("deficit", deficit.0, format_args!(" deficit {deficit} "));
         ClassInfo {
+            rate: None,
             kind: SYNTAX.kind.to_owned(),
             handle: Handle::new(0, minor),
             parent: Handle::ROOT,

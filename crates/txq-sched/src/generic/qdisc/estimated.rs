@@ -19,7 +19,7 @@ const INTERVALS: u64 = 1 << 20;
 
 /// A running average.
 #[derive(Debug, Clone, Copy)]
-struct Average {
+pub(super) struct Average {
     options: Estimator,
     /// When the present interval ends; `None` before the first call.
     next: Option<Nanos>,
@@ -32,18 +32,21 @@ struct Average {
 }
 
 impl Average {
-    fn new(options: Estimator, stats: &QdiscStats) -> Self {
+    pub(super) fn new(options: Estimator, stats: &QdiscStats) -> Self {
         let QdiscStats { packets, bytes, .. } = *stats;
         Self { options, next: None, packets, bytes, packet_rate: 0.0, byte_rate: 0.0 }
     }
 
-    /// Ends the intervals that are over at `now`. `stats` have not changed since the last call of `dequeue_batch`.
-    fn pass_time(&mut self, stats: &QdiscStats, now: Nanos) {
+    /// Ends the intervals that are over at `now`; returns when the next one ends. `stats` have not changed since the last call of
+    /// `dequeue_batch`.
+    pub(super) fn pass_time(&mut self, stats: &QdiscStats, now: Nanos) -> Nanos {
         let interval = self.options.interval();
         let length = interval.as_nanos() as Nanos;
         let next = *self.next.get_or_insert(now.saturating_add(length));
-        let Some(late) = now.checked_sub(next) else { return };
-        let (packets, bytes) = (stats.packets - self.packets, stats.bytes - self.bytes);
+        let Some(late) = now.checked_sub(next) else { return next };
+        // Packets of a class may have come back to it.
+        let (packets, bytes) =
+            (stats.packets.saturating_sub(self.packets), stats.bytes.saturating_sub(self.bytes));
         (self.packets, self.bytes) = (stats.packets, stats.bytes);
         let (weight, idle) = (self.options.weight(), (late / length).min(INTERVALS));
         let kept = (1.0 - weight).powf(idle as f64);
@@ -53,10 +56,12 @@ impl Average {
         };
         update(&mut self.packet_rate, packets);
         update(&mut self.byte_rate, bytes);
-        self.next = Some(next.saturating_add((late / length + 1).saturating_mul(length)));
+        let next = next.saturating_add((late / length + 1).saturating_mul(length));
+        self.next = Some(next);
+        next
     }
 
-    fn rate(&self) -> SentRate {
+    pub(super) fn rate(&self) -> SentRate {
         let rate = Rate(self.byte_rate as u64);
         SentRate { rate, packets: self.packet_rate as u64, estimator: self.options }
     }

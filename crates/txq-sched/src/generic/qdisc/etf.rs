@@ -80,7 +80,7 @@ struct Said {
 }
 
 fn read(words: &mut Words<'_>) -> Result<Said, ParseError> {
-    let mut options = words.options(&SYNTAX);
+    let mut options = words.options(&SYNTAX).abbreviated(&["offload", "deadline_mode", "delta", "clockid"]);
     let mut said = Said::default();
     while let Some(word) = options.next_word() {
         match word {

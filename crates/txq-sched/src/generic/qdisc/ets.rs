@@ -296,6 +296,7 @@ impl<A: Arch> Classes<A> for Ets<A> {
         }
         let stats = leaf.qdisc().stats();
         ClassInfo {
+            rate: None,
             kind: params::SYNTAX.kind.to_owned(),
             handle: Handle::new(0, minor),
             parent: Handle::ROOT,

@@ -46,6 +46,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::minors::Minors;
+use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
 use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
@@ -75,6 +76,8 @@ struct Hfsc<A: Arch> {
     /// Leaves that a tc command has changed.
     changed: Vec<u32>,
     total: Total,
+    /// The estimators of the classes.
+    rates: Rates,
     stats: QdiscStats,
     /// When a leaf may send, if the last dequeue found none.
     next: Option<Nanos>,
@@ -99,6 +102,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         wheel: Wheel::new(),
         changed: Vec::new(),
         total: Total::default(),
+        rates: Rates::default(),
         stats: QdiscStats::default(),
         next: None,
         handle: Handle::UNSPEC,
@@ -233,6 +237,11 @@ impl<A: Arch> Qdisc<A> for Hfsc<A> {
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let (segs, bytes) = (out.segs(), out.bytes());
         let now = time(cx.clock.now());
+        if self.rates.is_due(now.unsigned_abs()) {
+            let mut rates = std::mem::take(&mut self.rates);
+            rates.pass_time(now.unsigned_abs(), |minor| sent_by(self, minor));
+            self.rates = rates;
+        }
         self.pass_time(now, cx);
         self.next = None;
         while budget.is_left() {

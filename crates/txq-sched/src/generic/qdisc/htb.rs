@@ -69,6 +69,7 @@ use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::child::{Classes, Total};
 use crate::generic::qdisc::idle::Idle;
 use crate::generic::qdisc::minors::Minors;
+use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs::{self, refuse};
 use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
@@ -118,6 +119,8 @@ pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     direct: PacketList<A>,
     /// Packets that were queued in `direct`.
     direct_packets: u64,
+    /// The estimators of the classes.
+    rates: Rates,
     /// Packets and bytes queued in all leaves, and what the leaves dropped.
     total: Total,
     /// Packets and bytes sent, packets that the direct queue dropped, and as `overlimits` how often a class began to wait.
@@ -149,6 +152,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             direct: PacketList::new(),
             direct_packets: 0,
             total: Total::default(),
+            rates: Rates::default(),
             stats: QdiscStats::default(),
             handle: Handle::UNSPEC,
             env: *env,
@@ -437,6 +441,11 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             out.push_back(packet);
         }
         let now = cx.clock.now();
+        if self.rates.is_due(now) {
+            let mut rates = std::mem::take(&mut self.rates);
+            rates.pass_time(now, |minor| sent_by(self, minor));
+            self.rates = rates;
+        }
         self.pass_time(now);
         if self.idle.is_due(now) {
             self.look_for_idle(now);

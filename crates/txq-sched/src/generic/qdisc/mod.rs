@@ -53,6 +53,7 @@ pub mod plug;
 pub mod prio;
 mod priomap;
 mod random;
+pub(crate) mod rates;
 use crate::generic::rate;
 pub mod red;
 mod registry;

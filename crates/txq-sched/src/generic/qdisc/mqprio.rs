@@ -31,7 +31,7 @@ use txq_core::arch::Arch;
 
 use crate::generic::qdisc::mq::Parent;
 use crate::generic::qdisc::{Built, Env};
-use crate::tc::{OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words};
+use crate::tc::{OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words, full};
 
 mod classes;
 
@@ -83,12 +83,12 @@ fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
             // A second list overwrites the first, but tc counts the pairs of both.
             "queues" => pairs += each(&mut options, &mut queues, pair),
             "hw" => hw = small(&mut options, "hw")?,
-            "mode" if hw != 0 => match options.value("mode")? {
+            "mode" if hw != 0 => match full(options.value("mode")?, &["dcb", "channel"]) {
                 "dcb" => mqprio.channel = false,
                 "channel" => mqprio.channel = true,
                 other => return Err(wrong(format!("Illegal mode ({other})"), "use dcb or channel")),
             },
-            "shaper" if hw != 0 => match options.value("shaper")? {
+            "shaper" if hw != 0 => match full(options.value("shaper")?, &["dcb", "bw_rlimit"]) {
                 "dcb" => mqprio.bw_rlimit = false,
                 "bw_rlimit" if options.peek().is_none() => {
                     return Err(wrong("Incomplete shaper arguments", "say min_rate or max_rate, or hw 0"));

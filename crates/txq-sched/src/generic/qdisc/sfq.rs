@@ -382,6 +382,7 @@ impl<A: Arch> Classes<A> for Sfq<A> {
         xstats.put("backlog", bytes, format_args!("\n backlog {backlog} {qlen}p requeues 0"));
         xstats.json_only("qlen", qlen).put("allot", allot, format_args!("\n  allot {allot}"));
         ClassInfo {
+            rate: None,
             kind: params::SYNTAX.kind.to_owned(),
             handle: Handle::new(0, minor),
             parent: Handle::UNSPEC,

@@ -3,8 +3,9 @@
 use txq_core::arch::Arch;
 
 use super::Trees;
+use crate::generic::qdisc::rates::sent_by;
 use crate::generic::qdisc::{Cx, Env, Qdisc, classful_kinds};
-use crate::tc::{ClassHeader, Handle, ParseError, Verb, Words};
+use crate::tc::{ClassHeader, Handle, ParseError, Style, Verb, Words};
 
 /// A parsed command for a class.
 pub struct ClassCommand<'a> {
@@ -84,7 +85,14 @@ impl<A: Arch> Trees<'_, A> {
         let class = command.class(self.root)?;
         let (major, env) = (Handle::new(class.major(), 0), self.env);
         let mut news = None;
+        let mut elsewhere = None;
         let found = self.with_each(major, |qdisc, cx| {
+            elsewhere = other_parent(qdisc, command, class);
+            if elsewhere.is_some() && qdisc.kind() == "hfsc" {
+                return Err(invalid(format!(
+                    "{class} keeps its parent: delete it, and add it below another one"
+                )));
+            }
             let done = apply(qdisc, command, class, &env, cx);
             // Replicas have the same warnings.
             let all = qdisc.classes().map(|classes| classes.take_warnings()).unwrap_or_default();
@@ -92,11 +100,39 @@ impl<A: Arch> Trees<'_, A> {
             done
         });
         warnings.extend(news.unwrap_or_default());
+        if let (Some(Ok(())), Some(parent)) = (found.as_ref().map(|(_, done)| done), elsewhere) {
+            let parent = if parent == Handle::ROOT {
+                "root".to_owned()
+            } else {
+                Handle::new(class.major(), parent.minor()).to_string()
+            };
+            warnings.push(format!(
+                "txq: class {class} stays below {parent}: delete it, and add it below another one to move it"
+            ));
+        }
         match found {
             Some((tree, done)) => done.map(|()| tree),
             None => Err(self.no_qdisc("RTNETLINK answers: No such file or directory", major)),
         }
     }
+}
+
+/// Returns the parent of a class that exists and that a command names below another one. The kernel ignores that, but for hfsc.
+fn other_parent<A: Arch>(
+    qdisc: &mut dyn Qdisc<A>,
+    command: &ClassCommand<'_>,
+    class: Handle,
+) -> Option<Handle> {
+    if !matches!(command.verb, Verb::Change | Verb::Replace) || class.minor() == 0 {
+        return None;
+    }
+    let asked = command.header.parent.filter(|&parent| parent != Handle::UNSPEC)?;
+    let classes = qdisc.classes()?;
+    let minor = classes.find(class.minor())?;
+    let parent = (classes.read_class(minor, Style::default()))().parent;
+    // A class of the qdisc itself is shown below the root.
+    let minor = |parent: Handle| if parent == Handle::ROOT { 0 } else { parent.minor() };
+    (minor(asked) != minor(parent)).then_some(parent)
 }
 
 fn apply<A: Arch>(
@@ -115,7 +151,11 @@ fn apply<A: Arch>(
     match (found, verb) {
         (Some(_), Verb::Add) => return Err(exists_already(class)),
         (None, Verb::Change | Verb::Delete) => return Err(no_class(class)),
-        (Some(minor), Verb::Delete) => return classes.delete(minor, cx),
+        (Some(minor), Verb::Delete) => {
+            classes.delete(minor, cx)?;
+            classes.rates().into_iter().for_each(|rates| rates.remove(minor));
+            return Ok(());
+        }
         _ => {}
     }
     if class == Handle::ROOT {
@@ -129,11 +169,21 @@ fn apply<A: Arch>(
     if !is_its && classful_kinds::<A>().contains(&kind) {
         return Err(invalid(format!("{major} is {kind}: describe a class of that kind")));
     }
+    if command.header.estimator.is_some() && classes.rates().is_none() {
+        let error = ParseError::new("RTNETLINK answers: Operation not supported");
+        return Err(error.with_remedy(format!("classes of {kind} have no estimators: leave it out")));
+    }
     let mut words = command.words.clone();
     match found {
-        Some(minor) => classes.change_class(minor, &mut words, cx),
-        None => classes.add(command.below(), minor, &mut words, env, cx),
+        Some(minor) => classes.change_class(minor, &mut words, cx)?,
+        None => classes.add(command.below(), minor, &mut words, env, cx)?,
     }
+    if let Some(estimator) = command.header.estimator {
+        let minor = found.unwrap_or(minor);
+        let stats = sent_by(classes, minor);
+        classes.rates().into_iter().for_each(|rates| rates.set(minor, estimator, &stats));
+    }
+    Ok(())
 }
 
 /// Returns the kind as which the classes of a kind may also be described: scripts for htb describe those of htb_mq.

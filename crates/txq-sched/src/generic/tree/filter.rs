@@ -18,7 +18,11 @@ impl<A: Arch> Trees<'_, A> {
         parent: Option<Handle>,
         mut f: impl FnMut(&mut Filters<A>, Handle) -> R,
     ) -> Result<R, ParseError> {
-        let parent = parent.filter(|&parent| parent != Handle::ROOT).unwrap_or(self.root);
+        // As in the kernel, `root` names no qdisc here.
+        if parent == Some(Handle::ROOT) {
+            return Err(self.no_qdisc("Error: Parent Qdisc doesn't exists.", Handle::ROOT));
+        }
+        let parent = parent.unwrap_or(self.root);
         let (major, minor) = (Handle::new(parent.major(), 0), parent.minor());
         if self.above > 0 && major == self.root && major != Handle::UNSPEC {
             return Err(no_blocks(major));

@@ -13,6 +13,8 @@ pub struct Class {
     /// The handle of the qdisc that the class belongs to.
     parent: Handle,
     minor: u16,
+    /// The minor number by which the command names it.
+    named: u16,
 }
 
 impl<A: Arch> Trees<'_, A> {
@@ -26,6 +28,7 @@ impl<A: Arch> Trees<'_, A> {
         major: Handle,
         minor: u16,
     ) -> Result<(Class, Handle, &'static str), ParseError> {
+        let named = minor;
         let found = self.with_parent(major, minor, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
             let Some(minor) = classes.find(minor) else {
@@ -65,7 +68,7 @@ impl<A: Arch> Trees<'_, A> {
                     .with_remedy(format!("class {class} has classes below it: give them qdiscs instead")))
             }
             Some((_, Ok(Ok((minor, Some((handle, kind))))))) => {
-                Ok((Class { parent: major, minor }, handle, kind))
+                Ok((Class { parent: major, minor, named }, handle, kind))
             }
         }
     }
@@ -115,6 +118,7 @@ impl<A: Arch> Trees<'_, A> {
             new.set_handle(handle);
             let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             leaf.replace(new, handle, total, cx);
+            leaf.set_parent(class.minor, class.named);
             classes.leaf_changed(class.minor);
         });
         done.map(|(tree, ())| tree)
@@ -138,6 +142,7 @@ impl<A: Arch> Trees<'_, A> {
             let mut new = new.take_if(|_| may(&found))?;
             new.set_handle(handle);
             leaf.replace(new, handle, total, cx);
+            leaf.set_parent(minor, class.minor());
             classes.leaf_changed(minor);
             Some(())
         });

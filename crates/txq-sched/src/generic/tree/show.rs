@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use txq_core::arch::Arch;
+use txq_core::stats::QdiscStats;
 
 use super::Trees;
-use crate::generic::qdisc::Qdisc;
 use crate::generic::qdisc::child::{Child, WriteClass};
-use crate::tc::{ClassInfo, Handle, QdiscInfo, Style};
+use crate::generic::qdisc::{Cx, Qdisc};
+use crate::tc::{ClassInfo, Handle, QdiscInfo, SentRate, Style};
 
 /// The most classes that are read in one hold of the queue, while packets wait. A long list is read in such portions.
 const CLASSES: usize = 128;
@@ -25,13 +26,13 @@ impl<A: Arch> Trees<'_, A> {
         let mut over = false;
         while !over {
             over = true;
-            self.roots.any(&mut |root, own, qdisc, _| {
+            self.roots.any(&mut |root, own, qdisc, cx| {
                 let at = trees.iter().position(|(index, ..)| *index == root).unwrap_or_else(|| {
                     trees.push((root, Walk::new(own), Vec::new()));
                     trees.len() - 1
                 });
                 let (_, walk, rows) = &mut trees[at];
-                over &= walk.classes(qdisc, CLASSES, style, rows);
+                over &= walk.classes(qdisc, CLASSES, style, rows, cx);
                 false
             });
         }
@@ -56,6 +57,9 @@ impl<A: Arch> Trees<'_, A> {
     }
 }
 
+/// Computes a class's rate from what it has sent.
+type ReadRate = Box<dyn FnOnce(&QdiscStats) -> SentRate + Send>;
+
 /// A class that was read.
 struct Row {
     /// The handle of its qdisc, and the qdisc's kind.
@@ -63,6 +67,8 @@ struct Row {
     kind: &'static str,
     minor: u16,
     write: WriteClass,
+    /// The average of its rate, if it has an estimator.
+    rate: Option<ReadRate>,
 }
 
 impl Row {
@@ -73,7 +79,8 @@ impl Row {
             parent => Handle::new(self.own.major(), parent.minor()),
         };
         let handle = Handle::new(self.own.major(), self.minor);
-        ClassInfo { kind: self.kind.to_owned(), handle, parent, ..info }
+        let rate = self.rate.zip(info.stats).map(|(rate, stats)| rate(&stats));
+        ClassInfo { kind: self.kind.to_owned(), handle, parent, rate, ..info }
     }
 }
 
@@ -116,6 +123,7 @@ impl Walk {
         most: usize,
         style: Style,
         rows: &mut Vec<Row>,
+        cx: &mut Cx<'_, A>,
     ) -> bool {
         let mut left = most;
         while left > 0 && !self.0.is_empty() {
@@ -146,7 +154,12 @@ impl Walk {
             frame.after = minors.last().copied().or(frame.after);
             for minor in minors {
                 let write = classes.read_class(minor, style);
-                rows.push(Row { own: frame.own, kind, minor, write });
+                let read = classes.rates().and_then(|rates| rates.read(minor));
+                let rate = read.map(|read| {
+                    let now = cx.clock.now();
+                    Box::new(move |stats: &QdiscStats| read(stats, now)) as ReadRate
+                });
+                rows.push(Row { own: frame.own, kind, minor, write, rate });
                 // Now, while the class is in the cache.
                 if classes.leaf(minor).is_some_and(|(leaf, _)| leaf.qdisc_mut().classes().is_some()) {
                     frame.below.push_back(minor);
@@ -188,7 +201,7 @@ impl Walk {
                     list.push(info(
                         leaf.qdisc(),
                         leaf.handle(),
-                        Handle::new(frame.own.major(), minor),
+                        Handle::new(frame.own.major(), leaf.parent(minor)),
                         style,
                     ));
                 }

@@ -10,14 +10,13 @@ use txq_sched::generic::tree::PORTION;
 use txq_sched::tc::{Handle, ParseError, Style};
 
 use super::NetDev;
-use super::hook::is_hook;
 
 impl<A: Arch> NetDev<A> {
     /// Deletes one filter (`"parent 1: pref 1 handle 0x2 flower"`), all of a pref (`"parent 1: pref 1"`) or all of a
     /// parent (`"parent 1:"`).
     pub(super) fn delete_filter(&self, text: &str) -> Result<(), ParseError> {
         let request = self.request(text)?;
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, _| filters.delete(&request))?;
         }
         self.filters(request.header.parent, |filters, _| filters.delete(&request))?
@@ -41,7 +40,7 @@ impl<A: Arch> NetDev<A> {
     /// root qdisc as `tc filter show` does. Empty if there can be none.
     #[inline(never)]
     pub fn filters_info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
-        if let Some(parent) = parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(parent) {
             return self.hook_filters(parent, style);
         }
         self.control(|tree, cx| {
@@ -66,7 +65,7 @@ impl<A: Arch> NetDev<A> {
     #[inline(never)]
     pub fn get_filter(&self, text: &str, style: Style) -> Result<FilterInfo, ParseError> {
         let request = self.request(text)?;
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
         }
         let get = |filters: &Filters<A>, parent| filters.get(&request, parent, style);
@@ -88,7 +87,7 @@ impl<A: Arch> NetDev<A> {
 
     pub(super) fn set_filter(&self, text: &str, mode: Mode) -> Result<(), ParseError> {
         let mut request = self.request(text)?.numbered(&self.shared.hooks.indexes);
-        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+        if let Some(parent) = self.hook_of(request.header.parent) {
             return self.with_hook(parent, |filters, parent| {
                 self.bind(&mut request)?;
                 filters.set(&request, parent, mode)

@@ -14,7 +14,7 @@ use txq_sched::generic::tree::{Attach, Class, Found, taken};
 use txq_sched::tc::{Handle, Header, ParseError, Verb, Words};
 
 use super::NetDev;
-use super::hook::is_hook;
+use super::hook::is_hook_of;
 use super::tree::{Plan, Tree, child, kept_child};
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Shape;
@@ -35,7 +35,7 @@ impl<A: Arch> NetDev<A> {
     pub(super) fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 return self.hook(tree, &header, &mut words, Verb::Change);
             }
             let (place, found) = self.find(tree, &header, cx)?;
@@ -47,7 +47,7 @@ impl<A: Arch> NetDev<A> {
     pub(super) fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 return self.hook(tree, &header, &mut words, Verb::Delete);
             }
             let (place, found) = self.find(tree, &header, cx)?;
@@ -148,7 +148,7 @@ impl<A: Arch> NetDev<A> {
     pub(super) fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            if is_hook(header.parent) {
+            if is_hook_of(tree, header.parent) {
                 let verb = if add { Verb::Add } else { Verb::Replace };
                 return self.hook(tree, &header, &mut words, verb);
             }
@@ -260,7 +260,16 @@ impl<A: Arch> NetDev<A> {
         }
         match &tree.parent {
             // mq has no parameters; a change of it succeeds.
-            Some(Parent::Mq) if place == Place::Root => return Ok(()),
+            Some(Parent::Mq) if place == Place::Root => {
+                return match words.peek() {
+                    Some(word) => {
+                        let error = format!("Unknown qdisc \"mq\", hence option \"{word}\" is unparsable");
+                        Err(ParseError::new(error)
+                            .with_remedy(format!("mq takes no options: remove \"{word}\"")))
+                    }
+                    None => Ok(()),
+                };
+            }
             Some(Parent::Mqprio(_)) if place == Place::Root => {
                 let error = "Error: Change operation not supported by specified qdisc.";
                 return Err(ParseError::new(error).with_remedy("replace it instead"));

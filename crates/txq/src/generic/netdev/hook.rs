@@ -40,9 +40,20 @@ pub(super) fn is_hook(parent: Option<Handle>) -> bool {
     parent.is_some_and(|parent| parent != Handle::ROOT && parent.major() == Handle::HOOKS.major())
 }
 
+/// As [`is_hook`], of a device whose root may have the handle `ffff:`. Then only the hooks' own places are theirs.
+pub(super) fn is_hook_of(tree: &Tree, parent: Option<Handle>) -> bool {
+    let own = [Handle::INGRESS, Handle::HOOK_INGRESS, Handle::HOOK_EGRESS];
+    is_hook(parent) && (tree.root != Handle::HOOKS || parent.is_some_and(|parent| own.contains(&parent)))
+}
+
 impl<A: Arch> NetDev<A> {
-    /// Returns the filters of packets that the device has received (`tc qdisc add dev X ingress`), for the threads that
-    /// receive them: a receiver of the same interface is no part of the device.
+    /// Returns the parent of a filter if it is a hook.
+    pub(super) fn hook_of(&self, parent: Option<Handle>) -> Option<Handle> {
+        let is_hook = is_hook(parent) && self.control(|tree, _| is_hook_of(tree, parent));
+        parent.filter(|_| is_hook)
+    }
+
+    /// Returns the filters of packets that the device has received (`tc qdisc add dev X ingress`), for the threads that receive them.
     #[inline(never)]
     pub fn ingress(&self) -> Ingress<A> {
         Ingress(self.shared.clone())

@@ -130,9 +130,9 @@ impl Event {
         &self.bytes[..usize::from(self.captured)]
     }
 
-    /// Finds the packet's headers and its flow.
+    /// Finds the packet's headers and its flow: the outer ones if it is a tunnel.
     pub fn dissect(&self) -> Dissected {
-        self.link.dissect(self.data())
+        self.link.dissect_outer(self.data())
     }
 }
 

@@ -100,7 +100,8 @@ impl<A: Arch> Tracer<A> {
         let expr = || tap.filter.packet_expr();
         let txq = at.txq.or_else(|| at.steered.then(|| packet.txq()));
         if !tap.filter.writes_txq(txq)
-            || expr().is_some_and(|expr| !expr.matches(&packet.dissect(), packet.len()))
+            || expr()
+                .is_some_and(|expr| !expr.matches(&packet.link().dissect_outer(packet.data()), packet.len()))
         {
             return;
         }

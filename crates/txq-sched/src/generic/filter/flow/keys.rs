@@ -41,24 +41,49 @@ const NAMES: [(Key, &str); 13] = [
     (Key::RxHash, "rxhash"),
 ];
 
+/// All keys, in tc's order: any beginning of a key means the first one that has it.
+const SHORT: [&str; 18] = [
+    "src",
+    "dst",
+    "proto",
+    "proto-src",
+    "proto-dst",
+    "iif",
+    "priority",
+    "mark",
+    "nfct",
+    "nfct-src",
+    "nfct-dst",
+    "nfct-proto-src",
+    "nfct-proto-dst",
+    "rt-classid",
+    "sk-uid",
+    "sk-gid",
+    "vlan-tag",
+    "rxhash",
+];
+
 /// Keys of Linux that no packet here has.
 const ABSENT: [&str; 5] = ["iif", "nfct", "rt-classid", "sk-uid", "sk-gid"];
 
 impl Key {
     /// Parses `src,dst,proto`; returns each key once, in the order of printing.
     pub(super) fn list(text: &str) -> Result<Vec<Self>, ParseError> {
-        let parse = |name: &str| match NAMES.iter().find(|(_, known)| *known == name) {
-            Some(&(key, _)) => Ok(key),
-            None if ABSENT.contains(&name) => {
+        // As in tc, the first key that begins like the name is meant.
+        let short = |name: &str| SHORT.into_iter().find(|known| !name.is_empty() && known.starts_with(name));
+        let parse = |word: &str| match short(word) {
+            Some(name) if ABSENT.contains(&name) => {
                 let error = ParseError::new("RTNETLINK answers: Operation not supported");
                 Err(error.with_remedy(format!(
                     "{name} belongs to the kernel's sockets, routes and interfaces: use src, dst, mark or priority"
                 )))
             }
-            None => {
-                let names: Vec<_> = NAMES.iter().map(|(_, name)| *name).collect();
-                let error = ParseError::new(format!("Unknown flow key \"{name}\""));
-                Err(error.with_remedy(format!("keys are {}", names.join(", "))))
+            name => {
+                NAMES.iter().find(|(_, known)| Some(*known) == name).map(|(key, _)| *key).ok_or_else(|| {
+                    let names: Vec<_> = NAMES.iter().map(|(_, name)| *name).collect();
+                    let error = ParseError::new(format!("Unknown flow key \"{word}\""));
+                    error.with_remedy(format!("keys are {}", names.join(", ")))
+                })
             }
         };
         let mut keys = text.split(',').map(parse).collect::<Result<Vec<_>, _>>()?;

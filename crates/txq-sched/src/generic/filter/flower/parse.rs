@@ -6,7 +6,7 @@ use super::{Rule, WORDS};
 use crate::generic::action::Actions;
 use crate::generic::filter::header::{classid, unknown_word};
 use crate::generic::filter::{ALL, proto};
-use crate::tc::{ParseError, Words, c_number, radix_number};
+use crate::tc::{ParseError, Words, c_number, full, radix_number};
 
 const IP: u16 = 0x800;
 const IPV6: u16 = 0x86dd;
@@ -19,6 +19,41 @@ MATCH := { dst_mac|src_mac LLADDR[/MASK] | vlan_id VID | vlan_prio PRIORITY | vl
            src_ip|dst_ip PREFIX | src_port|dst_port PORT[/MASK]|MIN-MAX | tcp_flags FLAGS[/MASK] |
            type|code NUMBER[/MASK] | ip_flags IP-FLAGS | arp_sip|arp_tip PREFIX | arp_op request|reply |
            arp_sha|arp_tha LLADDR[/MASK] }";
+
+/// The options that may be abbreviated, in tc's order.
+const SHORT: [&str; 31] = [
+    "classid",
+    "flowid",
+    "ip_flags",
+    "verbose",
+    "skip_hw",
+    "skip_sw",
+    "indev",
+    "vlan_id",
+    "vlan_prio",
+    "vlan_ethtype",
+    "cvlan_id",
+    "cvlan_prio",
+    "cvlan_ethtype",
+    "dst_mac",
+    "src_mac",
+    "ip_proto",
+    "ip_tos",
+    "ip_ttl",
+    "dst_ip",
+    "src_ip",
+    "dst_port",
+    "src_port",
+    "tcp_flags",
+    "type",
+    "code",
+    "arp_tip",
+    "arp_sip",
+    "arp_op",
+    "arp_tha",
+    "arp_sha",
+    "action",
+];
 
 fn illegal(name: &str, remedy: impl Into<String>) -> ParseError {
     ParseError::new(format!("Illegal \"{name}\"")).with_remedy(remedy)
@@ -56,6 +91,7 @@ pub(in crate::generic::filter) fn parse(
     let mut ip_proto = None;
     while let Some(word) = words.next_word() {
         let what = &mut rule.what;
+        let word = full(word, &SHORT);
         match word {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "skip_hw" => rule.skip_hw = true,
@@ -193,7 +229,7 @@ fn vlan(name: &str, word: &str, types: &mut Types, what: &mut Match) -> Result<(
 }
 
 fn ip_protocol(word: &str, types: &Types) -> Result<u8, ParseError> {
-    let proto = match word {
+    let proto = match full(word, &["tcp", "udp", "sctp", "icmp", "icmpv6"]) {
         "tcp" => TCP,
         "udp" => UDP,
         "sctp" => SCTP,

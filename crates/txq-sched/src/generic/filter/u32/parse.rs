@@ -4,12 +4,14 @@ use super::sample::{Selector, signed};
 use super::{Id, LAST_NODE, Link, MOST_BUCKETS, Offset, Rule};
 use crate::generic::action::Actions;
 use crate::generic::filter::header::{classid, unknown_word};
-use crate::tc::{ParseError, Words, c_number, radix_number};
+use crate::tc::{ParseError, Words, c_number, full, radix_number};
 
 const WORDS: [&str; 13] = [
     "match", "classid", "flowid", "link", "ht", "hashkey", "offset", "divisor", "order", "sample", "action",
     "police", "skip_hw",
 ];
+/// The words that may be abbreviated, in tc's order.
+const SHORT: [&str; 8] = ["match", "offset", "hashkey", "classid", "divisor", "order", "action", "police"];
 pub(super) const USAGE: &str = "Usage: ... u32 [ match SELECTOR ... ] [ link HTID ] [ classid CLASSID ]
                [ action ACTION_SPEC ] [ offset OFFSET_SPEC ]
                [ ht HTID ] [ hashkey HASHKEY_SPEC ]
@@ -48,7 +50,7 @@ pub(in crate::generic::filter) fn parse(
     };
     let (mut selector, mut given) = (Selector::default(), false);
     while let Some(word) = words.next_word() {
-        match word {
+        match full(word, &SHORT) {
             "match" => {
                 selector.parse(words)?;
                 given = true;
@@ -149,7 +151,7 @@ fn sample(words: &mut Words<'_>) -> Result<u32, ParseError> {
         );
     };
     let mut buckets = MOST_BUCKETS;
-    if words.peek() == Some("divisor") {
+    if words.peek().is_some_and(|word| full(word, &["divisor"]) == "divisor") {
         words.next_word();
         buckets = divisor("divisor", words).map_err(|error| {
             let remedy = error.remedy().unwrap_or_default().to_owned();
@@ -165,13 +167,18 @@ fn sample(words: &mut Words<'_>) -> Result<u32, ParseError> {
 /// Takes `mask MASK` and `at OFFSET`, in any order: which bits choose the bucket of a linked table.
 fn hashkey(words: &mut Words<'_>) -> Result<Link, ParseError> {
     let mut link = Link { mask: 0, offset: 0 };
-    if !matches!(words.peek(), Some("mask" | "at")) {
+    let name = |words: &Words<'_>| match full(words.peek().unwrap_or_default(), &["mask", "at"]) {
+        "mask" => Some("mask"),
+        "at" => Some("at"),
+        _ => None,
+    };
+    if name(words).is_none() {
         return Err(match words.next_word() {
             None => ParseError::incomplete("hashkey"),
             Some(word) => unknown_word(word, &["mask", "at"], USAGE),
         });
     }
-    while let Some(name @ ("mask" | "at")) = words.peek() {
+    while let Some(name) = name(words) {
         words.next_word();
         let word = words.value(name)?;
         let wrong =
@@ -189,10 +196,14 @@ fn offset(of: &mut Offset, words: &mut Words<'_>) -> Result<(), ParseError> {
     const NAMES: [&str; 5] = ["mask", "shift", "plus", "at", "eat"];
     match words.peek() {
         None => return Err(ParseError::incomplete("offset")),
-        Some(word) if !NAMES.contains(&word) => return Err(unknown_word(word, &NAMES, USAGE)),
+        Some(word) if !NAMES.contains(&full(word, &NAMES)) => return Err(unknown_word(word, &NAMES, USAGE)),
         _ => {}
     }
-    while let Some(name) = words.peek().filter(|word| NAMES.contains(word)) {
+    let name = |words: &Words<'_>| {
+        let word = words.peek().map(|word| full(word, &NAMES));
+        NAMES.into_iter().find(|name| word == Some(name))
+    };
+    while let Some(name) = name(words) {
         words.next_word();
         if name == "eat" {
             of.eat = true;

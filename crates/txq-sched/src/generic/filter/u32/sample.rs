@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use super::{KeyMatch, Mark};
 use crate::generic::filter::flower::{mac_octets, mask_prefix};
-use crate::tc::{ParseError, Words, c_number, radix_number};
+use crate::tc::{ParseError, Words, c_number, full, radix_number};
 
+/// The samples, in the order in which tc looks for one that begins like a word.
+const SHORT: [&str; 10] = ["u32", "u16", "u8", "ip", "ip6", "udp", "tcp", "icmp", "mark", "ether"];
 /// The most words that a rule compares.
 const MOST_KEYS: usize = 128;
 
@@ -68,7 +70,7 @@ enum Width {
 impl Selector {
     /// Parses one sample, after the word `match` or `sample`, and adds its keys.
     pub(super) fn parse(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
-        match words.value("match")? {
+        match full(words.value("match")?, &SHORT) {
             "u32" => self.field(Width::Four, Place::at(0), words),
             "u16" => self.field(Width::Two, Place::at(0), words),
             "u8" => self.field(Width::One, Place::at(0), words),
@@ -103,7 +105,7 @@ impl Selector {
     }
 
     fn ip(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
-        let name = words.next_word().unwrap_or_default();
+        let name = full(words.next_word().unwrap_or_default(), &["dsfield", "precedence"]);
         match name {
             "src" => self.address(12, false, words),
             "dst" => self.address(16, false, words),
@@ -115,7 +117,7 @@ impl Selector {
             "icmp_type" => self.field(Width::One, Place::at(20), words),
             "icmp_code" => self.field(Width::One, Place::at(21), words),
             "nofrag" => self.add(Width::Two, 0, 0x3fff, Place::at(6)),
-            "firstfrag" => self.add(Width::Two, 0, 0x1fff, Place::at(6)),
+            "firstfrag" => self.add(Width::Two, 0x2000, 0x3fff, Place::at(6)),
             "df" => self.add(Width::Two, 0x4000, 0x4000, Place::at(6)),
             "mf" => self.add(Width::Two, 0x2000, 0x2000, Place::at(6)),
             _ => Err(illegal(format!(

@@ -40,6 +40,7 @@ impl<A: Arch> Classes<A> for Cake<A> {
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
         let queue = usize::from(minor) - 1;
         ClassInfo {
+            rate: None,
             kind: String::new(),
             handle: Handle::new(0, minor),
             parent: Handle::UNSPEC,

@@ -229,6 +229,7 @@ pub(in crate::generic::qdisc) fn parse(
     mut params: Params,
 ) -> Result<Params, ParseError> {
     let mut options = words.options(&SYNTAX);
+    let mut preset = None;
     let mut link = LinkWords::default();
     while let Some(word) = options.next_word() {
         match word {
@@ -264,7 +265,11 @@ pub(in crate::generic::qdisc) fn parse(
                     params.diffserv = diffserv;
                 } else if let Some(&(_, flows)) = FlowMode::ALL.iter().find(|(name, _)| *name == other) {
                     params.flows = flows;
-                } else if let Some(&(_, rtt)) = RTTS.iter().find(|(name, _)| *name == other) {
+                } else if let Some(&(name, rtt)) = RTTS.iter().find(|(name, _)| *name == other) {
+                    if let Some(first) = preset.replace(name) {
+                        let error = format!("Error: duplicate \"{name}\": \"{first}\" is the second value.");
+                        return Err(ParseError::new(error).with_remedy("name one round trip"));
+                    }
                     params.set_rtt(rtt);
                 } else if !link.read(other, &mut options)? {
                     return Err(options.unknown(other));

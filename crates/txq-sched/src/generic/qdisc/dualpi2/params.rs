@@ -200,7 +200,7 @@ impl Params {
         options.put("memory-limit", memory, format_args!("memlimit {memory}{unit}"));
         options.micros("target", self.target).micros("tupdate", self.tupdate);
         for (key, weight) in [("alpha", self.alpha), ("beta", self.beta)] {
-            let weight = f64::from(weight) / SCALE;
+            let weight = f64::from(if style.input { weight } else { returned(weight) }) / SCALE;
             match style.input {
                 true => options.text_only(format_args!("{key} {weight}")),
                 false => options.put(key, general_json(weight), format_args!("{key} {weight:.6}")),
@@ -237,6 +237,14 @@ impl Params {
         options.end_blank();
         options
     }
+}
+
+/// Returns a weight as it comes back from the kernel, which keeps it as a probability and cuts it twice (`dualpi2_scale_alpha_beta`).
+fn returned(weight: u32) -> u32 {
+    const MOST: u128 = u32::MAX as u128;
+    const NANOS: u128 = 1_000_000_000;
+    let kept = ((u128::from(weight) * MOST) >> 2) / NANOS;
+    (((kept * NANOS) << 2) / MOST) as u32
 }
 
 fn or(value: u32, otherwise: u32) -> u32 {

@@ -237,19 +237,24 @@ fn words_and_errors_are_tcs() {
     for (text, expected) in [
         (
             "dualpi2",
-            "limit 10000p memlimit 15140000B target 15ms tupdate 16ms alpha 0.160156 beta 3.199219 step_thresh 1ms \
+            "limit 10000p memlimit 15140000B target 15ms tupdate 16ms alpha 0.156250 beta 3.195312 step_thresh 1ms \
              min_qlen_step 0p coupling_factor 2 drop_on_overload drop_dequeue classic_protection 10% l4s_ect split_gso ",
         ),
         (
             "dualpi2 limit 9 memlimit 90000 coupling_factor 3 step_thresh 5pkts min_qlen_step 2 overflow drop_enqueue \
              any_ect classic_protection 25% target 5ms tupdate 2ms alpha 1.5 beta 0.25 no_split_gso",
-            "limit 9p memlimit 90000B target 5ms tupdate 2ms alpha 1.500000 beta 0.250000 step_thresh 5p \
+            "limit 9p memlimit 90000B target 5ms tupdate 2ms alpha 1.496094 beta 0.246094 step_thresh 5p \
              min_qlen_step 2p coupling_factor 3 overflow drop_enqueue classic_protection 25% any_ect no_split_gso ",
         ),
         // 0.1 * 1 ms / (6 ms)^2 and 0.3 / 6 ms.
         (
             "dualpi2 typical_rtt 1ms limit 0 target 3ms",
-            "limit 10000p memlimit 15140000B target 1ms tupdate 1ms alpha 2.777344 beta 50.000000 step_thresh 1ms \
+            "limit 10000p memlimit 15140000B target 1ms tupdate 1ms alpha 2.773438 beta 49.996094 step_thresh 1ms \
+             min_qlen_step 0p coupling_factor 2 drop_on_overload drop_dequeue classic_protection 10% l4s_ect split_gso ",
+        ),
+        (
+            "dualpi2 max_rtt 300ms",
+            "limit 10000p memlimit 15140000B target 50ms tupdate 50ms alpha 0.050781 beta 0.996094 step_thresh 1ms \
              min_qlen_step 0p coupling_factor 2 drop_on_overload drop_dequeue classic_protection 10% l4s_ect split_gso ",
         ),
     ] {
@@ -259,10 +264,11 @@ fn words_and_errors_are_tcs() {
         assert_eq!(shown(&format!("dualpi2 {saved}"), input), saved);
         assert_eq!(shown(&format!("dualpi2 {saved}"), Style::default()), expected);
     }
+    assert!(shown("dualpi2 typical_rtt 20ms max_rtt 200ms", Style::default()).contains(" alpha 0.042969 "));
     let mut bench = Bench::new("dualpi2");
     assert_eq!(
         bench.qdisc.options(Style::default()).json().to_string(),
-        r#"{"limit":10000,"memory-limit":15140000,"target":15000,"tupdate":16000,"alpha":0.160156,"beta":3.19922,"step-thresh-us":1000,"min-qlen-step":0,"coupling":2,"drop-overload":"drop","drop-early":"drop-dequeue","c-protection":10,"ecn-mask":"l4s-ect","split-gso":null}"#
+        r#"{"limit":10000,"memory-limit":15140000,"target":15000,"tupdate":16000,"alpha":0.15625,"beta":3.19531,"step-thresh-us":1000,"min-qlen-step":0,"coupling":2,"drop-overload":"drop","drop-early":"drop-dequeue","c-protection":10,"ecn-mask":"l4s-ect","split-gso":null}"#
     );
     let (text, json) = bench.shown();
     assert!(

@@ -8,6 +8,7 @@ use super::params::{self, Curves};
 use super::{Hfsc, time};
 use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::noop::Noop;
+use crate::generic::qdisc::rates::Rates;
 use crate::generic::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -110,6 +111,10 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         Ok(())
     }
 
+    fn rates(&mut self) -> Option<&mut Rates> {
+        Some(&mut self.rates)
+    }
+
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let id = self.classes.find(minor)?;
         let handle = Handle::new(self.handle.major(), minor);
@@ -150,6 +155,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         xstats.put("level", class.level, format_args!("level {} \n", class.level));
         let (qlen, backlog) = (class.leaf.qlen() as u64, class.leaf.backlog());
         ClassInfo {
+            rate: None,
             kind: params::SYNTAX.kind.to_owned(),
             handle: Handle::new(0, minor),
             parent,

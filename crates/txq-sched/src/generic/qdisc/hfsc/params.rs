@@ -4,7 +4,7 @@ use serde_json::json;
 use txq_core::arch::Nanos;
 
 use crate::generic::qdisc::hfsc::curve::Service;
-use crate::tc::{Micros, OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
+use crate::tc::{Micros, OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words, full};
 
 pub(super) static SYNTAX: Syntax = Syntax {
     kind: "hfsc",
@@ -34,7 +34,7 @@ static CLASS: Syntax = Syntax {
 
 /// Reads the options of the qdisc; returns the minor number of the default class, 0 for none.
 pub(super) fn parse(words: &mut Words<'_>) -> Result<u16, ParseError> {
-    let mut options = words.options(&SYNTAX);
+    let mut options = words.options(&SYNTAX).abbreviated(&["default"]);
     let mut default = None;
     while let Some(word) = options.next_word() {
         match word {
@@ -82,7 +82,7 @@ pub(super) struct Curves {
 impl Curves {
     /// Reads the words of a class; curves that they do not name stay as in `self`.
     pub(super) fn parse(mut self, words: &mut Words<'_>) -> Result<Self, ParseError> {
-        let mut options = words.options(&CLASS);
+        let mut options = words.options(&CLASS).abbreviated(&["rt", "ls", "sc", "ul"]);
         let mut any = false;
         while let Some(word) = options.next_word() {
             any = true;
@@ -137,7 +137,8 @@ impl Curves {
 
 /// Reads a curve, the value of `name`: `[[m1 RATE] d TIME] m2 RATE`, or `[[umax SIZE] dmax TIME] rate RATE`.
 fn service(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Service, ParseError> {
-    let mut word = options.value(name)?;
+    // tc compares `d` and `m2` whole.
+    let mut word = full(options.value(name)?, &["m1", "umax", "d", "dmax", "rate"]);
     let (mut m1, mut umax, mut time, mut is_max) = (Rate(0), Size(0), Micros(0), false);
     let wrong = |word: &str, remedy: &str| {
         ParseError::new(format!("HFSC: Illegal \"{word}\"\nHFSC: Illegal \"{name}\"")).with_remedy(remedy)
@@ -155,12 +156,12 @@ fn service(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Service, Par
         }
     } else if word == "umax" {
         umax = options.value(word)?.parse().map_err(|_| wrong("umax", "use a size, as 1500b"))?;
-        (is_max, word) = (true, options.value("dmax")?);
+        (is_max, word) = (true, full(options.value("dmax")?, &["d", "dmax", "rate"]));
     }
     if word == "d" || word == "dmax" {
         is_max |= word == "dmax";
         time = options.value(word)?.parse().map_err(|_| wrong(word, "use a time, as 10ms"))?;
-        word = options.value("m2")?;
+        word = full(options.value("m2")?, &["m2", "rate"]);
     }
     let is_rate = word == "rate";
     if !is_rate && (word != "m2" || is_max) {

@@ -12,6 +12,7 @@ use crate::generic::filter::Filters;
 use crate::generic::qdisc::child::{Child, Classes, Total, WriteClass};
 use crate::generic::qdisc::idle::Warmth;
 use crate::generic::qdisc::noop::Noop;
+use crate::generic::qdisc::rates::Rates;
 use crate::generic::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -206,6 +207,10 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
         Ok(())
     }
 
+    fn rates(&mut self) -> Option<&mut Rates> {
+        Some(&mut self.rates)
+    }
+
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let id = self.classes.find(minor)?;
         if self.classes[id].children > 0 {
@@ -261,6 +266,7 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
             xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
             xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
             ClassInfo {
+                rate: None,
                 kind: B::KIND.to_owned(),
                 handle: Handle::new(0, minor),
                 parent,

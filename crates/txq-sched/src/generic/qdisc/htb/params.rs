@@ -39,6 +39,12 @@ static CLASS: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
+/// The options of the qdisc that may be abbreviated, in tc's order.
+const SHORT: [&str; 5] = ["default", "r2q", "debug", "direct_qlen", "offload"];
+/// Those of a class.
+const SHORT_OF_CLASS: [&str; 8] =
+    ["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"];
+
 /// The highest `prio`, which is served last (`TC_HTB_NUMPRIO` - 1).
 const LAST_PRIO: u32 = 7;
 /// The default `mtu`: a default burst has room for a packet of this length, in bytes.
@@ -64,7 +70,7 @@ impl Params {
         words: &mut Words<'_>,
         tx_queue_len: u32,
     ) -> Result<Self, ParseError> {
-        let mut options = words.options(&SYNTAX);
+        let mut options = words.options(&SYNTAX).abbreviated(&SHORT);
         let mut params = Self { r2q: 10, default: 0, direct_qlen: tx_queue_len };
         while let Some(word) = options.next_word() {
             match word {
@@ -158,7 +164,7 @@ pub(in crate::generic::qdisc) struct ClassParams {
 
 impl ClassParams {
     pub(super) fn parse(words: &mut Words<'_>) -> Result<Self, ParseError> {
-        let mut options = words.options(&CLASS);
+        let mut options = words.options(&CLASS).abbreviated(&SHORT_OF_CLASS);
         let (mut rate, mut ceil) = (None::<Rate>, None::<Rate>);
         let (mut burst, mut cburst) = (0, 0);
         let (mut prio, mut quantum, mut mtu) = (0, 0, MTU);

@@ -10,7 +10,7 @@ use super::loss::Loss;
 use super::random::{Odds, Percent};
 use super::slot::{Slot, Wait};
 use super::table::Table;
-use crate::tc::{Micros, Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words};
+use crate::tc::{Micros, Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words, full};
 
 static SYNTAX: Syntax = Syntax {
     kind: "netem",
@@ -46,7 +46,25 @@ static SYNTAX: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
-const DISTRIBUTIONS: &str = "use uniform, normal, pareto or paretonormal";
+/// The options that may be abbreviated, in tc's order.
+const SHORT: [&str; 13] = [
+    "limit",
+    "latency",
+    "delay",
+    "loss",
+    "drop",
+    "ecn",
+    "reorder",
+    "corrupt",
+    "gap",
+    "duplicate",
+    "distribution",
+    "rate",
+    "slot",
+];
+
+const DISTRIBUTIONS: &str =
+    "use uniform, normal, pareto, paretonormal or the name of a file NAME.dist of iproute2";
 
 /// netem's parameters.
 #[derive(Clone, Debug)]
@@ -125,7 +143,7 @@ impl Params {
         let Self { table, ecn, corrupt, rate, slot, .. } = old.clone();
         let mut params = Self { table, ecn, corrupt, rate, slot, ..Self::default() };
         let (mut distribution, mut ecn, mut loss, mut correlated, mut reorder) = Default::default();
-        let mut options = words.options(&SYNTAX);
+        let mut options = words.options(&SYNTAX).abbreviated(&SHORT);
         while let Some(word) = options.next_word() {
             match word {
                 "limit" => params.limit = options.value_size("limit")?.0,
@@ -275,9 +293,7 @@ fn read_loss(options: &mut OptionWords<'_, '_>, correlated: &mut bool) -> Result
 
 fn table_named(options: &mut OptionWords<'_, '_>) -> Result<Option<Arc<Table>>, ParseError> {
     let name = options.value("distribution")?;
-    let table = Table::named(name).ok_or_else(|| {
-        ParseError::new(format!("No distribution data for {name}")).with_remedy(DISTRIBUTIONS)
-    })?;
+    let table = Table::named(name).map_err(|error| ParseError::new(error).with_remedy(DISTRIBUTIONS))?;
     Ok(table.map(Arc::new))
 }
 
@@ -333,7 +349,7 @@ fn read_slot(options: &mut OptionWords<'_, '_>) -> Result<Slot, ParseError> {
     };
     let mut slot = Slot { wait, packets: 0, bytes: 0 };
     loop {
-        match options.peek() {
+        match options.peek().map(|word| full(word, &["packets", "bytes"])) {
             Some("packets") => {
                 options.next_word();
                 slot.packets = options.value_u32("slot packets")?;

@@ -1,9 +1,15 @@
-//! Distributions of delays, as tables of quantiles made from their definitions.
+//! Distributions of delays, as tables of quantiles: made from their definitions, or read from a file as tc reads it.
 
 use std::f64::consts::TAU;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// Entries of a table.
 const SIZE: usize = 4096;
+
+/// The most numbers of a table in a file (iproute2's `MAX_DIST`), and the most bytes that are read for them.
+const MOST: usize = 16 * 1024;
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The number that stands for one standard deviation in a table.
 const ONE: f64 = 8192.0;
@@ -13,25 +19,58 @@ const ONE: f64 = 8192.0;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// Its name in tc's words.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     values: Box<[i16]>,
 }
 
 impl Table {
-    /// Returns the distribution with a name, or `None` if tc knows none. `uniform` is `Some(None)`: it needs no table.
-    pub(super) fn named(name: &str) -> Option<Option<Table>> {
-        Some(match name {
+    /// Returns the distribution with a name; `None` for `uniform`, which needs no table. Names other than iproute2's first three are
+    /// files `NAME.dist`.
+    ///
+    /// # Errors
+    /// Why there is none, in tc's words.
+    pub(super) fn named(name: &str) -> Result<Option<Table>, String> {
+        Ok(match name {
             "uniform" => None,
-            "normal" => Some(Self::from_quantiles("normal", normal(SIZE))),
-            "pareto" => Some(Self::from_quantiles("pareto", pareto(SIZE))),
-            "paretonormal" => Some(Self::from_quantiles("paretonormal", pareto_normal())),
-            _ => return None,
+            "normal" => Some(Self::from_quantiles(name, normal(SIZE))),
+            "pareto" => Some(Self::from_quantiles(name, pareto(SIZE))),
+            "paretonormal" => Some(Self::from_quantiles(name, pareto_normal())),
+            _ => Some(Self::read(name, &folders())?),
         })
     }
 
-    fn from_quantiles(name: &'static str, values: Vec<f64>) -> Table {
+    /// Reads `NAME.dist` from the first folder that has it: numbers between blanks, and comments from `#` to the end of a line.
+    fn read(name: &str, folders: &[PathBuf]) -> Result<Table, String> {
+        let absent = |why: &str| {
+            let folder = folders.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+            Err(format!(
+                "No distribution data for {name} ({}: {why})",
+                folder.join(format!("{name}.dist")).display()
+            ))
+        };
+        // A client of the control socket names tables, and no other files.
+        if name.is_empty() || name.contains(['/', '\0']) {
+            return absent("No such file or directory");
+        }
+        let file =
+            folders.iter().find_map(|folder| std::fs::File::open(folder.join(format!("{name}.dist"))).ok());
+        let Some(file) = file else { return absent("No such file or directory") };
+        let mut text = String::new();
+        if file.take(MOST_BYTES).read_to_string(&mut text).is_err() {
+            return absent("it is no text");
+        }
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let numbers = lines.flat_map(str::split_whitespace).map(str::parse::<i16>);
+        match numbers.collect::<Result<Box<[i16]>, _>>() {
+            Ok(values) if (1..=MOST).contains(&values.len()) => Ok(Self { name: name.to_owned(), values }),
+            Ok(_) => absent("a table has 1 to 16384 numbers"),
+            Err(_) => absent("a table has numbers from -32768 to 32767"),
+        }
+    }
+
+    fn from_quantiles(name: &str, values: Vec<f64>) -> Table {
         let entry = |value: f64| (value * ONE).round().clamp(i16::MIN.into(), i16::MAX.into()) as i16;
-        Self { name, values: values.into_iter().map(entry).collect() }
+        Self { name: name.to_owned(), values: values.into_iter().map(entry).collect() }
     }
 
     /// Returns the value for an evenly distributed number, with this standard deviation.
@@ -74,21 +113,92 @@ fn below(x: f64) -> f64 {
     0.5 + sum * density(x)
 }
 
-/// Returns `n` quantiles of the Pareto distribution with exponent 3 (mean 3/2, variance 3/4), moved and scaled to mean 0 and
-/// standard deviation 1.
+/// Returns `n` quantiles of the Pareto distribution with exponent 3, moved to mean 0 and scaled by 4/3, which is the inverse of its variance:
+/// that is how iproute2 scales it. The first one is the least value.
 fn pareto(n: usize) -> Vec<f64> {
-    shares(n).map(|share| ((1.0 - share).powf(-1.0 / 3.0) - 1.5) / 0.75_f64.sqrt()).collect()
+    let least = (0..n).map(|i| i as f64 / n as f64);
+    least.map(|share| ((1.0 - share).powf(-1.0 / 3.0) - 1.5) * 4.0 / 3.0).collect()
 }
 
-/// Returns quantiles of the sum of a quarter of a normal variable and three quarters of a Pareto variable, independent of
-/// each other.
+/// Returns a quarter of the quantiles of the normal distribution with three quarters of those of the Pareto distribution, each cut at 4
+/// standard deviations before (iproute2).
 fn pareto_normal() -> Vec<f64> {
-    const NORMAL: usize = 64;
-    const PARETO: usize = 1024;
-    let (normal, pareto) = (normal(NORMAL), pareto(PARETO));
-    let mut sums: Vec<f64> =
-        normal.iter().flat_map(|n| pareto.iter().map(move |p| 0.25 * n + 0.75 * p)).collect();
-    sums.sort_unstable_by(f64::total_cmp);
-    let step = NORMAL * PARETO / SIZE;
-    sums.into_iter().skip(step / 2).step_by(step).collect()
+    let cut = |value: &f64| value.clamp(-4.0, f64::from(i16::MAX) / ONE);
+    let (normal, pareto) = (normal(SIZE), pareto(SIZE));
+    normal.iter().map(cut).zip(pareto.iter().map(cut)).map(|(n, p)| 0.25 * n + 0.75 * p).collect()
+}
+
+/// Returns the folders in which tc looks for tables.
+fn folders() -> Vec<PathBuf> {
+    let given = std::env::var_os("TC_LIB_DIR").map(PathBuf::from);
+    let known = [
+        "/usr/lib/tc".to_owned(),
+        "/usr/lib64/tc".to_owned(),
+        format!("/usr/lib/{}-linux-gnu/tc", std::env::consts::ARCH),
+    ];
+    match given {
+        Some(folder) => vec![folder],
+        None => known.into_iter().map(PathBuf::from).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of iproute2's tables.
+    #[test]
+    fn tables_are_iproute2s() {
+        let pareto = Table::named("pareto").unwrap().unwrap();
+        for (at, value) in [
+            (0, -5461),
+            (400, -5081),
+            (1200, -4123),
+            (2048, -2622),
+            (2800, -355),
+            (3600, 5694),
+            (4000, 21783),
+            (4095, 32767),
+        ] {
+            assert_eq!(pareto.values[at], value, "pareto {at}");
+        }
+        let both = Table::named("paretonormal").unwrap().unwrap();
+        for (at, value) in [
+            (10, -9845),
+            (100, -8062),
+            (1000, -4714),
+            (2048, -1966),
+            (3000, 1694),
+            (4000, 20408),
+            (4090, 30681),
+        ] {
+            assert!(
+                (i32::from(both.values[at]) - value).abs() <= 45,
+                "paretonormal {at}: {}",
+                both.values[at]
+            );
+        }
+        // 100 ms with a jitter of 20 ms: the 99th percentile is 180 ms.
+        assert_eq!(pareto.value((0.99 * f64::from(u32::MAX)) as u32, 20_000_000), 79_997_558);
+    }
+
+    #[test]
+    fn tables_are_read_from_files() {
+        let folder = std::env::temp_dir().join(format!("txq-dist-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let folders = [folder.join("absent"), folder.clone()];
+        let write = |text: &str| std::fs::write(folder.join("own.dist"), text).unwrap();
+        write("# a comment\n-8192 0 # another\n8192\n");
+        let table = Table::read("own", &folders).unwrap();
+        assert_eq!((table.name.as_str(), &*table.values), ("own", &[-8192, 0, 8192][..]));
+        for text in ["", "# 5", "1 x", "40000", &"1 ".repeat(MOST + 1)] {
+            write(text);
+            assert!(Table::read("own", &folders).is_err(), "{text:.10}");
+        }
+        for name in ["none", "../own", "", "a/b"] {
+            let error = Table::read(name, &folders).unwrap_err();
+            assert!(error.starts_with(&format!("No distribution data for {name} (")), "{error}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

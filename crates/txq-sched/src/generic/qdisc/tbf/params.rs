@@ -73,17 +73,21 @@ pub(in crate::generic::qdisc) static SHARED_SYNTAX: Syntax = Syntax {
     wording: Wording::NamedLower,
 };
 
+/// The options that may be abbreviated, in tc's order.
+const SHORT: [&str; 6] = ["limit", "latency", "burst", "peakrate", "overhead", "linklayer"];
+
 /// Reads the parameters of the kind that `syntax` describes.
 pub(in crate::generic::qdisc) fn parse(
     words: &mut Words<'_>,
     syntax: &'static Syntax,
 ) -> Result<Params, ParseError> {
-    let mut options = words.options(syntax);
+    let mut options = words.options(syntax).abbreviated(&SHORT);
     let (mut rate, mut peak) = (None::<Rate>, None::<Rate>);
     let (mut burst, mut mtu) = (None::<(Size, u32)>, None::<(Size, u32)>);
     let (mut limit, mut latency) = (None::<Size>, None::<Micros>);
     let mut link = Link::default();
     while let Some(word) = options.next_word() {
+        // tc takes an option with the value 0 for one that is not given.
         match word {
             word if !syntax.words.contains(&word) => return Err(options.unknown(word)),
             "limit" | "latency"
@@ -94,8 +98,8 @@ pub(in crate::generic::qdisc) fn parse(
             "limit" | "latency" if limit.is_some() || latency.is_some() => {
                 return Err(options.refuse("specifying both \"limit\" and \"/latency\" is not allowed"));
             }
-            "limit" => limit = Some(options.value_size(word)?),
-            "latency" => latency = Some(options.value_micros(word)?),
+            "limit" => limit = Some(options.value_size(word)?).filter(|limit| limit.0 > 0),
+            "latency" => latency = Some(options.value_micros(word)?).filter(|latency| latency.0 > 0),
             "burst" | "buffer" | "maxburst" if burst.is_some() => {
                 return Err(options.duplicate("buffer/burst/maxburst"));
             }

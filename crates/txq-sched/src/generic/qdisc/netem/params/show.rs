@@ -103,7 +103,7 @@ fn put_slot(options: &mut Options, slot: &Slot) {
             fields.insert("max-delay".into(), seconds(*max));
         }
         Wait::Distributed { mean, deviation, table } => {
-            let name = table.as_ref().map_or("uniform", |table| table.name);
+            let name = table.as_ref().map_or("uniform", |table| &table.name);
             text += &match is_input {
                 true => format!(" distribution {name} {}ns {}ns", mean.0, deviation.0),
                 false => format!(" distribution {mean} {deviation}"),
