@@ -33,6 +33,11 @@
 #include <stdint.h>
 
 /**
+ * The priority that names the class MAJOR:MINOR. tc writes both numbers in hexadecimal: 1:10 is TXQ_CLASS(1, 0x10).
+ */
+#define TXQ_CLASS(major, minor) (((uint32_t)(major) << 16) | ((uint32_t)(minor) & 0xffffu))
+
+/**
  * Show the counters of a device, its txqs and its senders. For `txq_dev_show` only.
  */
 #define TXQ_SHOW_REPORT 3
@@ -115,7 +120,7 @@
 /**
  * The version of this header's structs and functions. It changes when a program must be compiled again.
  */
-#define TXQ_ABI 1
+#define TXQ_ABI 2
 
 /**
  * No reason was given.
@@ -529,8 +534,8 @@ typedef struct txq_sched_config {
 } txq_sched_config;
 
 /**
- * A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it. Set all
- * fields; a struct of zeros with `size`, `len` and `value` is a packet.
+ * A packet to enqueue: the address of the program's own buffer, or another number for it, and what qdiscs and filters need to
+ * know of it. Set all fields; a struct of zeros with `size`, `len` and `value` is a packet.
  */
 typedef struct txq_item {
     /**
@@ -542,9 +547,10 @@ typedef struct txq_item {
      */
     uint32_t len;
     /**
-     * The program's value, which dequeue and drops return. The library never reads what it points to.
+     * The program's value, which dequeue and drops return: a pointer of C as `(uintptr_t)buffer`, or any other number, such as
+     * a handle of Go's `cgo.NewHandle`. The library only returns it.
      */
-    void *value;
+    uintptr_t value;
     /**
      * The packet's first bytes, from its Ethernet or IP header on; NULL if filters and qdiscs need none. Filters read
      * them, qdiscs hash flows in them.
@@ -559,7 +565,7 @@ typedef struct txq_item {
      */
     uint32_t link;
     /**
-     * The priority: a band, or a class such as 0x10010 for 1:10.
+     * The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
      */
     uint32_t priority;
     /**
@@ -595,7 +601,7 @@ typedef struct txq_departed {
     /**
      * The program's value.
      */
-    void *value;
+    uintptr_t value;
     /**
      * The earliest departure time, which fq sets when it paces; 0 for at once.
      */
@@ -626,7 +632,7 @@ typedef struct txq_dropped {
     /**
      * The program's value.
      */
-    void *value;
+    uintptr_t value;
 } txq_dropped;
 
 /**
@@ -696,7 +702,7 @@ typedef struct txq_packet {
      */
     uint64_t departure;
     /**
-     * The priority: a band, or a class such as 0x10010 for 1:10.
+     * The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
      */
     uint32_t priority;
     /**
@@ -723,7 +729,7 @@ typedef struct txq_packet {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /**
  * Begins a device: null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT. NULL begins one that
@@ -1208,7 +1214,7 @@ int32_t txq_sender_wait_credit(struct txq_sender *sender,
                                uint64_t timeout_ns);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}  /* extern "C" */
+#endif  /* __cplusplus */
 
 #endif  /* TXQ_H */

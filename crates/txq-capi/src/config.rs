@@ -1,13 +1,13 @@
 //! The configuration of a device, from texts: its name, and keys with values.
 
 use std::ffi::{c_char, c_void};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::NonNull;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
+use libc::size_t;
 use txq::driver::{Driver, Link};
 use txq::netdev::{BuildError, Builder};
 use txq::pool::{LentMemory, Pool, PoolConfig, PoolError};
@@ -36,10 +36,10 @@ pub struct txq_memory {
     /// The first byte. All bytes must be initialised.
     pub base: *mut c_void,
     /// The number of bytes.
-    pub len: usize,
+    pub len: size_t,
     /// The distance between the starts of two packets' buffers, in bytes; 0 to let the library choose. The key buffers says how
     /// many there are.
-    pub stride: usize,
+    pub stride: size_t,
     /// Called with `context` when the library no longer uses the memory: the device, its senders and all packets are gone, or
     /// the device did not start. May be NULL. Never called if packets are never completed.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
@@ -110,7 +110,8 @@ impl DevConfig {
             "qdisc" => self.with(move |builder| builder.qdisc(&text)),
             "default_qdisc" => self.with(move |builder| builder.default_qdisc(&text)),
             "discipline" => {
-                let discipline: Discipline = number(key, value)?;
+                let discipline: Discipline =
+                    value.parse().map_err(|error| Error::invalid(format!("{key} \"{value}\": {error}")))?;
                 self.with(move |builder| builder.discipline(discipline));
             }
             "workers" => {
@@ -236,8 +237,27 @@ impl DevConfig {
     }
 }
 
-fn number<T: FromStr<Err: fmt::Display>>(key: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|error| Error::invalid(format!("{key} \"{value}\": {error}")))
+/// A whole number of a key's value.
+trait Whole: TryFrom<u128> {
+    const MOST: u64;
+}
+
+macro_rules! whole {
+    ($($number:ident)+) => { $(impl Whole for $number { const MOST: u64 = $number::MAX as u64; })+ };
+}
+
+whole!(u16 u32 u64 usize);
+
+/// Reads a whole number that the type can hold.
+fn number<T: Whole>(key: &str, value: &str) -> Result<T> {
+    let wrong = |what: &str| Error::invalid(format!("{key} \"{value}\" {what}: use 0 to {}", T::MOST));
+    let digits = value.strip_prefix('+').unwrap_or(value);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong("is not a whole number"));
+    }
+    // Only a number beyond the type fails now.
+    let number = value.parse().ok().and_then(|number: u128| T::try_from(number).ok());
+    number.ok_or_else(|| wrong("is too large"))
 }
 
 fn pool_error(error: PoolError) -> Error {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 
+use libc::size_t;
 use txq_control::Server;
 
 use crate::device::{txq_dev, with_outside};
@@ -67,7 +68,7 @@ pub unsafe extern "C" fn txq_server_add(server: *mut txq_server, dev: *mut txq_d
 ///
 /// Threads: one at a time for the server.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_server_path(server: *mut txq_server, buffer: *mut c_char, n: usize) -> i64 {
+pub unsafe extern "C" fn txq_server_path(server: *mut txq_server, buffer: *mut c_char, n: size_t) -> i64 {
     border(|| {
         let path = with(server, |Control(server)| Ok(server.path().display().to_string()))?;
         // SAFETY: the caller passes a buffer of `n` bytes.

@@ -3,11 +3,12 @@
 mod types;
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use ::txq_sched::qdisc::{Budget, Env};
 use ::txq_sched::scheduler::{Config, SchedulerError};
 use ::txq_sched::{Departed, Dropped, Item, Scheduler};
+use libc::size_t;
 
 use crate::error::{Error, Result, TXQ_E_MEMORY, border, set_last};
 use crate::handle::{Handle, Value};
@@ -28,14 +29,11 @@ pub struct txq_sched {
 
 /// The scheduler, and the values of dropped packets until the program takes them.
 struct Sched {
-    inner: Scheduler<*mut c_void>,
-    dropped: VecDeque<Dropped<*mut c_void>>,
+    inner: Scheduler<usize>,
+    dropped: VecDeque<Dropped<usize>>,
     /// The most values that `dropped` has before further packets are refused.
     most: usize,
 }
-
-// SAFETY: only the program's values are not `Send`. The library moves them, and never reads what they point to.
-unsafe impl Send for Sched {}
 
 impl Value for Sched {
     const TAG: u32 = 0x7478_7101;
@@ -144,7 +142,7 @@ pub unsafe extern "C" fn txq_sched_enqueue(
     sched: *mut txq_sched,
     now: u64,
     items: *const txq_item,
-    n: usize,
+    n: size_t,
 ) -> i64 {
     border(|| {
         // SAFETY: the caller passes an array of `n` items.
@@ -207,7 +205,7 @@ pub unsafe extern "C" fn txq_sched_dequeue(
     sched: *mut txq_sched,
     now: u64,
     out: *mut txq_departed,
-    n: usize,
+    n: size_t,
     bytes: u64,
 ) -> i64 {
     border(|| {
@@ -243,7 +241,7 @@ pub unsafe extern "C" fn txq_sched_dequeue(
 ///
 /// Threads: the one that uses the scheduler.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_sched_dropped(sched: *mut txq_sched, out: *mut txq_dropped, n: usize) -> i64 {
+pub unsafe extern "C" fn txq_sched_dropped(sched: *mut txq_sched, out: *mut txq_dropped, n: size_t) -> i64 {
     border(|| {
         check_array(out, n, "the array of dropped packets")?;
         with(sched, |sched| {
@@ -347,7 +345,7 @@ pub unsafe extern "C" fn txq_sched_show(
     parent: *const c_char,
     flags: u32,
     buffer: *mut c_char,
-    n: usize,
+    n: size_t,
 ) -> i64 {
     border(|| {
         // SAFETY: the caller passes a text with a NUL.

@@ -4,6 +4,7 @@ mod room;
 
 use std::ffi::c_char;
 
+use libc::size_t;
 use txq::packet::{Packet, PacketList};
 use txq::pool::AllocError;
 use txq::qdisc::Verdict;
@@ -49,7 +50,7 @@ pub struct txq_packet {
     pub id: u64,
     /// The earliest departure time on the clock of `txq_now`; 0 for as soon as possible.
     pub departure: u64,
-    /// The priority: a band, or a class such as 0x10010 for 1:10.
+    /// The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
     pub priority: u32,
     /// The mark that fw filters match.
     pub mark: u32,
@@ -224,8 +225,8 @@ pub unsafe extern "C" fn txq_sender_free(sender: *mut txq_sender) -> i32 {
 pub unsafe extern "C" fn txq_sender_alloc(
     sender: *mut txq_sender,
     packets: *mut txq_packet,
-    n: usize,
-    len: usize,
+    n: size_t,
+    len: size_t,
 ) -> i64 {
     border(|| {
         check_array(packets, n, "the array of packets")?;
@@ -268,7 +269,7 @@ pub unsafe extern "C" fn txq_sender_alloc(
 ///
 /// Threads: the one that uses the sender.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_xmit(sender: *mut txq_sender, packets: *const txq_packet, n: usize) -> i32 {
+pub unsafe extern "C" fn txq_xmit(sender: *mut txq_sender, packets: *const txq_packet, n: size_t) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
         let packets = unsafe { array(packets, n, "the array of packets") }?;
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn txq_xmit_on(
     sender: *mut txq_sender,
     flow: *mut txq_flow,
     packets: *const txq_packet,
-    n: usize,
+    n: size_t,
 ) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
@@ -309,7 +310,7 @@ pub unsafe extern "C" fn txq_xmit_on(
 pub unsafe extern "C" fn txq_sender_discard(
     sender: *mut txq_sender,
     packets: *const txq_packet,
-    n: usize,
+    n: size_t,
 ) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
@@ -327,7 +328,7 @@ pub unsafe extern "C" fn txq_sender_discard(
 ///
 /// Threads: the one that uses the sender.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_send(sender: *mut txq_sender, data: *const u8, len: usize) -> i32 {
+pub unsafe extern "C" fn txq_send(sender: *mut txq_sender, data: *const u8, len: size_t) -> i32 {
     border(|| {
         // SAFETY: the caller passes `len` bytes.
         let data: &[u8] = unsafe { array(data, len, "the data") }?;

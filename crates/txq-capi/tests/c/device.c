@@ -167,7 +167,16 @@ static void refuses(void)
 	CHECK(txq_dev_config_set(config, "txqs", NULL) == TXQ_E_NULL);
 	CHECK(txq_dev_config_set(config, not_utf8, "1") == TXQ_E_TEXT);
 	CHECK_ERROR(txq_dev_config_set(config, "txq", "1"), TXQ_E_INVALID, "txqs");
-	CHECK_ERROR(txq_dev_config_set(config, "txqs", "-1"), TXQ_E_INVALID, "-1");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", "-1"), TXQ_E_INVALID,
+		    "txqs \"-1\" is not a whole number: use 0 to 65535");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", ""), TXQ_E_INVALID, "txqs \"\" is not a whole number");
+	CHECK_ERROR(txq_dev_config_set(config, "ring", "1k"), TXQ_E_INVALID,
+		    "ring \"1k\" is not a whole number: use 0 to 4294967295");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", "65536"), TXQ_E_INVALID,
+		    "txqs \"65536\" is too large: use 0 to 65535");
+	CHECK_ERROR(txq_dev_config_set(config, "rate_bps", "99999999999999999999999999999999999999999999"), TXQ_E_INVALID,
+		    "is too large: use 0 to 18446744073709551615");
+	CHECK_ERROR(txq_dev_config_set(config, "discipline", "lama"), TXQ_E_INVALID, "use one of");
 	CHECK(txq_dev_config_set(config, "buffers", "99999999999999999999") == TXQ_E_INVALID);
 	CHECK(txq_dev_config_set(config, "discipline", "anarchy") == TXQ_E_INVALID);
 	CHECK_ERROR(txq_dev_config_set(config, "xps", "ff"), TXQ_E_INVALID, "auto or none");
