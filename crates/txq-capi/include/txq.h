@@ -686,7 +686,7 @@ typedef struct txq_packet {
      */
     uint32_t size;
     /**
-     * The packet's length. The program may make it smaller.
+     * The packet's length. The program may make it smaller; `txq_packet_put` makes it larger.
      */
     uint32_t len;
     /**
@@ -765,6 +765,7 @@ int32_t txq_dev_config_free(struct txq_dev_config *config);
  * - max_buffers: buffers that the pool may grow to
  * - room: the longest packet, in bytes; 1920 by default
  * - headroom: bytes in front of a new packet; 128 by default, which a udp: device needs
+ * - tailroom: bytes behind a packet that is as long as room, for `txq_packet_put`; 0 by default
  * - defer_max: buffers that wait for their sender, at most
  * - ring: null: packets on each txq's ring
  * - rate_bps: null: the rate of each txq's link, in bits a second
@@ -1212,6 +1213,26 @@ int32_t txq_sender_poll_room(struct txq_sender *sender);
  */
 int32_t txq_sender_wait_credit(struct txq_sender *sender,
                                uint64_t timeout_ns);
+
+/**
+ * Returns the number of bytes that `txq_packet_put` can append to a packet of `txq_sender_alloc`: what its `len` is shorter than
+ * the longest packet (the key room), and the key tailroom. It may be up to 127 bytes more, because buffers are whole cache lines.
+ *
+ * Threads: the one that uses the sender.
+ */
+int64_t txq_packet_tailroom(struct txq_sender *sender,
+                            const struct txq_packet *packet);
+
+/**
+ * Grows a packet of `txq_sender_alloc` at its end by `n` bytes (`skb_put`): adds `n` to its `len`, and returns the first of the
+ * new bytes, which are the program's to fill and undefined before. `data` does not change. Returns NULL if `n` is more than
+ * `txq_packet_tailroom`, and for an error.
+ *
+ * Threads: the one that uses the sender.
+ */
+uint8_t *txq_packet_put(struct txq_sender *sender,
+                        struct txq_packet *packet,
+                        size_t n);
 
 #ifdef __cplusplus
 }  /* extern "C" */

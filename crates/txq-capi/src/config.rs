@@ -98,7 +98,7 @@ const DEVICES: &str =
     "null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT";
 
 const KEYS: &str = "txqs, qdisc, default_qdisc, discipline, xps, workers, tx_queue_len, max_burst, spin_us, watchdog_ms, \
-                    reselection_ms, buffers, max_buffers, room, headroom, defer_max, ring, rate_bps, delay_us or link";
+                    reselection_ms, buffers, max_buffers, room, headroom, tailroom, defer_max, ring, rate_bps, delay_us or link";
 
 impl DevConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -147,6 +147,7 @@ impl DevConfig {
             "max_buffers" => self.pool.max_buffers = number(key, value)?,
             "room" => self.pool.room = number(key, value)?,
             "headroom" => self.pool.headroom = number(key, value)?,
+            "tailroom" => self.pool.tailroom = number(key, value)?,
             "defer_max" => self.pool.defer_max = number(key, value)?,
             "ring" => self.null.ring = number(key, value)?,
             "rate_bps" => self.null.rate = Some(number(key, value)?),
@@ -322,6 +323,7 @@ pub unsafe extern "C" fn txq_dev_config_free(config: *mut txq_dev_config) -> i32
 /// - max_buffers: buffers that the pool may grow to
 /// - room: the longest packet, in bytes; 1920 by default
 /// - headroom: bytes in front of a new packet; 128 by default, which a udp: device needs
+/// - tailroom: bytes behind a packet that is as long as room, for `txq_packet_put`; 0 by default
 /// - defer_max: buffers that wait for their sender, at most
 /// - ring: null: packets on each txq's ring
 /// - rate_bps: null: the rate of each txq's link, in bits a second

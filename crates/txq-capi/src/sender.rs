@@ -1,6 +1,7 @@
 //! Senders: a thread's handle on a device, its packets, its flows, and its waits for room.
 
 mod room;
+mod tail;
 
 use std::ffi::c_char;
 
@@ -18,6 +19,7 @@ use crate::slab::Slab;
 use crate::strings::{Sized32, array, check_array, check_size, size_error, text};
 
 pub use room::{txq_sender_poll_room, txq_sender_room_fd, txq_sender_wait_credit, txq_sender_wait_room};
+pub use tail::{txq_packet_put, txq_packet_tailroom};
 
 /// The device has accepted the packets. Only counters show a later drop.
 pub const TXQ_SUCCESS: i32 = 0;
@@ -42,7 +44,7 @@ pub struct txq_flow {
 pub struct txq_packet {
     /// sizeof(struct txq_packet). Set by the program in the first element of an array.
     pub size: u32,
-    /// The packet's length. The program may make it smaller.
+    /// The packet's length. The program may make it smaller; `txq_packet_put` makes it larger.
     pub len: u32,
     /// The bytes to fill; what they hold before is undefined. They are the program's until the packet is sent or discarded.
     pub data: *mut u8,

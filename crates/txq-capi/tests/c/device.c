@@ -89,6 +89,44 @@ static void sends(void)
 	end(dev);
 }
 
+/* A packet grows at its end, up to what its buffer has. */
+static void grows(void)
+{
+	txq_dev_config *config = txq_dev_config_new("null");
+	CHECK(txq_dev_config_set(config, "room", "1000") == 0 && txq_dev_config_set(config, "tailroom", "16") == 0);
+	CHECK(txq_dev_config_set(config, "buffers", "64") == 0);
+	txq_dev *dev = txq_dev_start(config);
+	txq_sender *sender = txq_sender_new(dev, "main");
+	txq_packet packet = {.size = sizeof packet};
+
+	CHECK(txq_sender_alloc(sender, &packet, 1, 1000) == 1);
+	int64_t free = txq_packet_tailroom(sender, &packet);
+	CHECK(free >= 16 && free < 16 + 128);
+	memset(packet.data, 1, 1000);
+	uint8_t *tag = txq_packet_put(sender, &packet, 16);
+	CHECK(tag == packet.data + 1000 && packet.len == 1016 && txq_packet_tailroom(sender, &packet) == free - 16);
+	memset(tag, 2, 16);
+	CHECK_ERROR(txq_packet_put(sender, &packet, free), NULL, "the key tailroom");
+	CHECK_ERROR(txq_packet_put(sender, &packet, SIZE_MAX), NULL, "bytes behind it");
+	CHECK(packet.len == 1016 && packet.data[999] == 1);
+	/* What the program has cut off counts as free; the end is where the program says. */
+	packet.len = 10;
+	CHECK(txq_packet_tailroom(sender, &packet) == free + 990);
+	CHECK(txq_packet_put(sender, &packet, 5) == packet.data + 10 && packet.len == 15);
+	packet.len = 16;
+	CHECK_ERROR(txq_packet_put(sender, &packet, 1), NULL, "longer");
+	packet.len = 15;
+	CHECK(txq_xmit(sender, &packet, 1) == TXQ_SUCCESS);
+	CHECK_ERROR(txq_packet_put(sender, &packet, 1), NULL, "sent or discarded");
+	CHECK(txq_packet_tailroom(sender, &packet) == TXQ_E_INVALID);
+	CHECK(txq_packet_put(sender, NULL, 1) == NULL && txq_packet_tailroom(NULL, &packet) == TXQ_E_NULL);
+	packet.size = 3;
+	CHECK(txq_packet_tailroom(sender, &packet) == TXQ_E_SIZE);
+	CHECK(txq_dev_drain(dev, 60 * SECOND) == 1 && stats_of(dev).bytes_sent == 15);
+	CHECK(txq_sender_free(sender) == 0);
+	end(dev);
+}
+
 /* A sender that finds the queue full is told when there is room. */
 static void waits_for_room(void)
 {
@@ -537,6 +575,7 @@ static void opened_twice(void)
 int main(void)
 {
 	sends();
+	grows();
 	waits_for_room();
 	limits();
 	refuses();
