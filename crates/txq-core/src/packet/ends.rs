@@ -25,8 +25,17 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Under Miri, there are no files for failures, and little time.
+fn config() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    match cfg!(miri) {
+        true => ProptestConfig { cases: 16, failure_persistence: None, ..config },
+        false => ProptestConfig { cases: 512, ..config },
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 512 }, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn both_ends_move_within_the_buffer(
