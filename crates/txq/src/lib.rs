@@ -60,11 +60,15 @@
 //! All of it is generic over an [`Arch`](txq_core::arch::Arch), so model checkers explore the same code that sends packets.
 //! Programs use the default and never name it.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("txq needs Linux; txq-sched does not");
+
 pub mod bql;
 mod datapath;
 pub mod driver;
 pub mod enqueue;
 pub mod netdev;
+mod os;
 mod panics;
 pub mod receive;
 mod registry;
