@@ -255,7 +255,7 @@ impl<A: Arch> Packet<A> {
         self.body(|b| b.priority)
     }
 
-    /// Sets the priority.
+    /// Sets the priority: a band, or a class of the qdisc, which `Handle::priority` of `tc` writes as a priority.
     #[inline]
     pub fn set_priority(&mut self, priority: u32) {
         self.body_mut(|b| b.priority = priority);

@@ -66,6 +66,7 @@ pub use segment::{cut, cut_bytes};
 mod tbf;
 mod tbf_mq;
 mod timed;
+mod unknown;
 mod wheel;
 
 use std::time::Duration;

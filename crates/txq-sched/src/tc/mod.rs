@@ -18,6 +18,7 @@ mod options;
 mod show;
 mod stab;
 mod units;
+mod unknown;
 
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
 pub(crate) use error::nearest;
@@ -33,3 +34,4 @@ pub(crate) use stab::SizeTable;
 pub use stab::Stab;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
 pub(crate) use units::{general, general_json};
+pub(crate) use unknown::unknown_class;
