@@ -103,6 +103,7 @@ fn an_installed_library_is_found_by_pkg_config_and_links_both_ways() {
     make.arg(format!("VERSION={version}")).arg(format!("BUILT={}", built.display()));
     library.output(make.arg(format!("PREFIX={}", prefix.display())));
     assert!(prefix.join(format!("lib/libtxq.so.{version}")).is_file());
+    assert!(prefix.join("share/txq/valgrind.supp").is_file());
 
     let ask = |what: &[&str]| -> Vec<String> {
         let mut command = Command::new("pkg-config");
