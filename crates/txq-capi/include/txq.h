@@ -313,7 +313,7 @@ typedef struct txq_sched txq_sched;
 typedef struct txq_sender txq_sender;
 
 /**
- * A socket at which `txq tc`, `txq dev`, `txq contention` and `txq hist` reach devices of the program.
+ * A socket at which `txq tc`, `txq dev`, `txq contention` and `txq hist` reach devices of the program, and `txq tc` its schedulers.
  */
 typedef struct txq_server txq_server;
 
@@ -810,6 +810,35 @@ struct txq_server *txq_server_new(const char *place);
  */
 int32_t txq_server_add(struct txq_server *server,
                        struct txq_dev *dev);
+
+/**
+ * Serves a scheduler at the socket as the device `name`, until the scheduler or the server is freed: `txq tc qdisc show dev NAME`
+ * shows it. A scheduler has one owner at a time, so commands wait until the owner calls `txq_sched_control_poll`. A command fails if
+ * that takes more than 5 s. A second call serves the scheduler at the other socket, and no longer at the first one. Returns 0.
+ *
+ * Threads: one at a time for the server; the one that uses the scheduler.
+ */
+int32_t txq_server_add_sched(struct txq_server *server,
+                             struct txq_sched *sched,
+                             const char *name);
+
+/**
+ * Returns the descriptor that is readable while commands wait for `txq_sched_control_poll`, for poll and epoll. It belongs to the
+ * scheduler and must not be closed. TXQ_E_INVALID if no server serves the scheduler.
+ *
+ * Threads: the one that uses the scheduler.
+ */
+int32_t txq_sched_control_fd(struct txq_sched *sched);
+
+/**
+ * Executes the commands that wait for the owner of the scheduler, at the time `now`; does not wait. Returns how many it has
+ * executed; a command line may take several. Packets that a command drops are in `txq_sched_dropped`. TXQ_E_INVALID if no server
+ * serves the scheduler.
+ *
+ * Threads: the one that uses the scheduler.
+ */
+int64_t txq_sched_control_poll(struct txq_sched *sched,
+                               uint64_t now);
 
 /**
  * Writes the path of the socket, as `txq_sched_show` writes texts.

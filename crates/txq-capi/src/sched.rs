@@ -9,6 +9,7 @@ use ::txq_sched::qdisc::{Budget, Env};
 use ::txq_sched::scheduler::{Config, SchedulerError};
 use ::txq_sched::{Departed, Dropped, Item, Scheduler};
 use libc::size_t;
+use txq_control::SchedulerPort;
 
 use crate::error::{Error, Result, TXQ_E_MEMORY, border, set_last};
 use crate::handle::{Handle, Value};
@@ -28,8 +29,10 @@ pub struct txq_sched {
 }
 
 /// The scheduler, and the values of dropped packets until the program takes them.
-struct Sched {
+pub(crate) struct Sched {
     inner: Scheduler<usize>,
+    /// The end of the scheduler's owner, if a server serves the scheduler.
+    pub(crate) port: Option<SchedulerPort>,
     dropped: VecDeque<Dropped<usize>>,
     /// The most values that `dropped` has before further packets are refused.
     most: usize,
@@ -46,9 +49,19 @@ impl Sched {
     fn collect_dropped(&mut self) {
         self.dropped.extend(self.inner.dropped());
     }
+
+    /// Executes the commands that wait for the owner; returns how many. `None` if no server serves the scheduler.
+    pub(crate) fn poll_control(&mut self, now: u64) -> Option<i64> {
+        let mut count = 0;
+        while self.port.as_mut()?.poll(now, &mut self.inner) {
+            self.dropped.extend(self.inner.dropped());
+            count += 1;
+        }
+        Some(count)
+    }
 }
 
-fn with<R>(sched: *mut txq_sched, f: impl FnOnce(&mut Sched) -> Result<R>) -> Result<R> {
+pub(crate) fn with<R>(sched: *mut txq_sched, f: impl FnOnce(&mut Sched) -> Result<R>) -> Result<R> {
     // A `txq_sched` is nothing but its handle.
     Handle::with(sched.cast::<Handle<Sched>>(), f)
 }
@@ -86,7 +99,7 @@ pub unsafe extern "C" fn txq_sched_new(
             other => Error::new(TXQ_E_MEMORY, other.to_string()),
         })?;
         let (dropped, most) = (VecDeque::with_capacity(1024), own.packets as usize);
-        Ok(Handle::create(Sched { inner, dropped, most }).cast())
+        Ok(Handle::create(Sched { inner, port: None, dropped, most }).cast())
     })
 }
 

@@ -527,6 +527,54 @@ static void ask(const char *path, const char *line, char *answer, size_t n)
 }
 
 /* A tool of the operator reaches the device while the program runs. */
+struct question {
+	const char *path, *line;
+	char answer[4096];
+};
+
+static void *asks(void *argument)
+{
+	struct question *question = argument;
+
+	ask(question->path, question->line, question->answer, sizeof question->answer);
+	return NULL;
+}
+
+/* A command on a scheduler waits for the thread that owns the scheduler. */
+static void serves_a_scheduler(txq_server *server, const char *path)
+{
+	txq_sched *s = txq_sched_new("handle 1: pfifo limit 4", NULL);
+	txq_dropped dropped = {.size = sizeof dropped};
+	struct question question = {
+		path, "{\"v\":1,\"tc\":{\"words\":[\"qdisc\",\"replace\",\"dev\",\"mbufs\",\"root\",\"fq_codel\"]}}\n", ""};
+	char shown[4096];
+	pthread_t thread;
+	int64_t polled = 0;
+
+	CHECK(s != NULL);
+	CHECK(txq_sched_control_fd(s) == TXQ_E_INVALID && txq_sched_control_poll(s, 1) == TXQ_E_INVALID);
+	CHECK_ERROR(txq_server_add_sched(server, s, "a b"), TXQ_E_INVALID, "1 to 15");
+	CHECK(txq_server_add_sched(server, s, NULL) == TXQ_E_NULL && txq_server_add_sched(server, NULL, "x") == TXQ_E_NULL);
+	CHECK(txq_server_add_sched(server, s, "mbufs") == 0);
+	CHECK_ERROR(txq_server_add_sched(server, s, "mbufs"), TXQ_E_INVALID, "served already");
+	CHECK(txq_sched_control_poll(s, 1) == 0);
+	txq_item item = {.size = sizeof item, .len = 100, .value = 7};
+	CHECK(txq_sched_enqueue(s, 1, &item, 1) == 1);
+
+	struct pollfd wait = {.fd = txq_sched_control_fd(s), .events = POLLIN};
+	CHECK(wait.fd >= 0 && poll(&wait, 1, 0) == 0);
+	CHECK(pthread_create(&thread, NULL, asks, &question) == 0);
+	CHECK(poll(&wait, 1, 60000) == 1);
+	while (polled == 0)
+		polled = txq_sched_control_poll(s, 2);
+	CHECK(polled > 0 && pthread_join(thread, NULL) == 0);
+	CHECK(strstr(question.answer, "\"rc\":0") != NULL);
+	CHECK(txq_sched_show(s, TXQ_SHOW_QDISCS, NULL, 0, shown, sizeof shown) > 0 && strstr(shown, "fq_codel") != NULL);
+	/* What was queued in the qdisc that is gone is the program's again. */
+	CHECK(txq_sched_dropped(s, &dropped, 1) == 1 && dropped.value == 7);
+	CHECK(txq_sched_free(s) == 0);
+}
+
 static void serves(void)
 {
 	char folder[] = "/tmp/txq-capi-XXXXXX", place[64], path[128], answer[4096], shown[4096];
@@ -540,6 +588,7 @@ static void serves(void)
 	CHECK(txq_server_new(place) == NULL && strstr(txq_last_error(), "another txq listens there") != NULL);
 	CHECK(txq_server_path(server, path, sizeof path) == (int64_t)strlen(place) && strcmp(path, place) == 0);
 
+	serves_a_scheduler(server, path);
 	txq_dev *dev = null_device("pfifo limit 40");
 	CHECK(txq_server_add(server, NULL) == TXQ_E_NULL && txq_server_add(NULL, dev) == TXQ_E_NULL);
 	CHECK(txq_server_add(server, dev) == 0 && txq_server_add(server, dev) == 0);

@@ -20,22 +20,21 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with(name, |dev| {
-        let done = match verb {
+    let done = devices.with_target(name, |target| {
+        target.change(("class", verb.word()), &text, |dev| match verb {
             Verb::Add => dev.add_class(&text),
             Verb::Change => dev.change_class(&text),
             Verb::Replace => dev.replace_class(&text),
             Verb::Del => dev.delete_class(&text),
             Verb::Show | Verb::Get => Ok(()),
-        };
-        (done, dev.take_warnings())
+        })
     });
     match done {
-        Some((Ok(()), warnings)) => {
+        Some(Ok(warnings)) => {
             let err = warnings.iter().map(|warning| format!("{warning}\n")).collect();
             Ok(Answer { err, ..Answer::default() })
         }
-        Some((Err(error), _)) => {
+        Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
                 parse(verb, rest)?;
@@ -133,7 +132,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.classes_info(style))?,
+        Some(name) => listed(devices, name, |target| target.classes(style))?,
         None => Vec::new(),
     };
     listed.retain(|info| filter.passes(info));

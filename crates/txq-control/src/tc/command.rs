@@ -26,6 +26,20 @@ pub(super) enum Verb {
     Get,
 }
 
+impl Verb {
+    /// Returns the verb's word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Change => "change",
+            Self::Replace => "replace",
+            Self::Del => "del",
+            Self::Show => "show",
+            Self::Get => "get",
+        }
+    }
+}
+
 /// A command whose object and verb are known; `rest` are the other words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command<'a> {

@@ -28,16 +28,18 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
     // The devices that actions name are looked up before this one is held.
     let targets = targets(devices, rest);
     let connect = |dev: &NetDev| targets.iter().try_for_each(|target| dev.connect(target));
-    let done = devices.with(name, |dev| match verb {
-        Verb::Add | Verb::Change | Verb::Replace if connect(dev).is_err() => connect(dev),
-        Verb::Add => dev.add_filter(&text),
-        Verb::Change => dev.change_filter(&text),
-        Verb::Replace => dev.replace_filter(&text),
-        Verb::Del => dev.delete_filter(&text),
-        Verb::Show | Verb::Get => Ok(()),
+    let done = devices.with_target(name, |target| {
+        target.change(("filter", verb.word()), &text, |dev| match verb {
+            Verb::Add | Verb::Change | Verb::Replace if connect(dev).is_err() => connect(dev),
+            Verb::Add => dev.add_filter(&text),
+            Verb::Change => dev.change_filter(&text),
+            Verb::Replace => dev.replace_filter(&text),
+            Verb::Del => dev.delete_filter(&text),
+            Verb::Show | Verb::Get => Ok(()),
+        })
     });
     match done {
-        Some(Ok(())) => Ok(Answer::default()),
+        Some(Ok(_)) => Ok(Answer::default()),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => {
             // For filters, tc looks up the device before it parses the kind's options.
@@ -149,7 +151,7 @@ pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
 pub(super) fn get(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let (name, text) = (complete(rest)?, rest.join(" "));
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
-    match devices.with(name, |dev| dev.get_filter(&text, style)) {
+    match devices.with_target(name, |target| target.get_filter(&text, style)) {
         Some(Ok(info)) => Ok(Answer::good(print(&[info], None, show))),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => Err(Answer::no_device(name, &devices.names())),
@@ -208,7 +210,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.filters_info(filter.parent, style))?,
+        Some(name) => listed(devices, name, |target| target.filters(filter.parent, style))?,
         None => Vec::new(),
     };
     let pref = filter.pref.filter(|&pref| pref != 0);

@@ -1,12 +1,12 @@
 //! `tc qdisc add`, `change`, `replace` and `del`.
 
-use txq::NetDev;
 use txq::tc::{Handle, Header, ParseError, Words};
 
 use super::check;
 use super::command::{Object, Verb};
 use crate::answer::{Answer, REFUSED};
 use crate::devices::Devices;
+use crate::target::Target;
 
 /// The words after the verb: the header up to the kind, and the kind's options.
 pub(super) struct Place<'a> {
@@ -34,7 +34,7 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with(name, |dev| apply(dev, verb, &place.header, rest));
+    let done = devices.with_target(name, |target| apply(target, verb, &place.header, rest));
     match done {
         Some(Ok(())) => Ok(Answer::default()),
         Some(Err(error)) => {
@@ -54,25 +54,30 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     }
 }
 
-fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<(), ParseError> {
+fn apply(target: &Target, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<(), ParseError> {
     let text = rest.join(" ");
     if header.parent.is_some_and(|parent| parent != Handle::UNSPEC) {
-        return match verb {
-            Verb::Add => dev.add_qdisc(&text),
-            Verb::Replace => dev.replace_qdisc(&text),
-            Verb::Change => dev.change_qdisc(&text),
-            Verb::Del => dev.delete_qdisc(&text),
-            Verb::Show | Verb::Get => Ok(()),
-        };
+        return execute(target, verb, &text);
     }
-    by_handle(dev, verb, header, &text)
+    by_handle(target, verb, header, &text)
+}
+
+fn execute(target: &Target, verb: Verb, text: &str) -> Result<(), ParseError> {
+    let done = target.change(("qdisc", verb.word()), text, |dev| match verb {
+        Verb::Add => dev.add_qdisc(text),
+        Verb::Replace => dev.replace_qdisc(text),
+        Verb::Change => dev.change_qdisc(text),
+        Verb::Del => dev.delete_qdisc(text),
+        Verb::Show | Verb::Get => Ok(()),
+    });
+    done.map(drop)
 }
 
 /// Changes an existing qdisc that is named by its handle alone, for `change` and `replace`; an error for `add` and `del`.
-fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<(), ParseError> {
+fn by_handle(target: &Target, verb: Verb, header: &Header<'_>, text: &str) -> Result<(), ParseError> {
     let place = "say where: root, or parent MAJOR:MINOR";
     let asked = header.handle.filter(|&handle| handle != Handle::UNSPEC);
-    let there = dev.qdiscs(Default::default()).into_iter().find(|info| Some(info.handle) == asked);
+    let there = target.qdiscs(Default::default())?.into_iter().find(|info| Some(info.handle) == asked);
     let message = match (verb, asked, there) {
         (Verb::Del, _, None) => "Error: Failed to find qdisc with specified handle.",
         (Verb::Del, _, Some(_)) => "Error: Classid cannot be zero.",
@@ -80,9 +85,11 @@ fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Resul
         (_, _, None) => "Error: Specified qdisc not found.",
         (Verb::Add, _, Some(_)) => "Error: Exclusivity flag on, cannot modify.",
         (_, _, Some(info)) if info.parent == Handle::ROOT => {
-            return dev.change_qdisc(&format!("root {text}"));
+            return execute(target, Verb::Change, &format!("root {text}"));
         }
-        (_, _, Some(info)) => return dev.change_qdisc(&format!("parent {} {text}", info.parent)),
+        (_, _, Some(info)) => {
+            return execute(target, Verb::Change, &format!("parent {} {text}", info.parent));
+        }
     };
     Err(ParseError::new(message).with_remedy(place))
 }
