@@ -52,7 +52,7 @@ fn a_packet_grows_at_the_end_into_what_the_buffer_has() {
     assert_eq!((packet.data(), packet.tailroom()), (&b"xyzab"[..], 251));
     packet.put(251).unwrap().fill(9);
     assert_eq!((packet.len(), packet.tailroom(), packet.put(0).map(|end| end.len())), (256, 0, Some(0)));
-    // What is pulled off the front is no room at the end; what is cut off the end is.
+    // Bytes pulled off the front are no room at the end; bytes cut off the end are.
     packet.pull(100).unwrap();
     packet.truncate(10);
     assert_eq!((packet.headroom(), packet.tailroom()), (164, 146));
