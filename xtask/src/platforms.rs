@@ -1,10 +1,11 @@
-//! Compiles the crates for other systems and processors: `cargo xtask check platforms`.
+//! Compiles the crates for other systems and processors: `cargo xtask check platforms`. On a system other than Linux, most crates
+//! must fail with one error, which says so.
 //!
 //! `cargo check` links nothing, so a target needs no more than its part of the standard library (`rustup target add`).
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use crate::{cargo, root};
 
@@ -13,6 +14,11 @@ const PORTABLE: [&str; 2] = ["txq-core", "txq-sched"];
 /// The crates that a program on Linux depends on.
 const LINUX: [&str; 7] =
     ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
+
+/// The crates that say on another system that they need Linux.
+const NEED_LINUX: [&str; 6] = ["txq", "txq-device", "txq-control", "txq-socket", "txq-quinn", "txq-capi"];
+/// The error of such a crate, or of the crate that it depends on.
+const NEEDS_LINUX: &str = "txq needs Linux; txq-sched does not";
 
 /// Each target, and the crates that compile for it.
 const TARGETS: [(&str, &[&str]); 8] = [
@@ -40,8 +46,29 @@ pub(crate) fn check() -> Result<()> {
         let mut command = cargo(false, &["check", "--quiet", "--target", target]);
         crate::run(command.args(crates.iter().flat_map(|name| ["-p", name])))?;
         println!("{target}: {}", crates.join(" "));
+        if !target.contains("-linux-") {
+            NEED_LINUX.iter().try_for_each(|name| says_so(target, name))?;
+            println!("{target}: {} say that they need Linux", NEED_LINUX.join(" "));
+        }
     }
     Ok(())
+}
+
+/// Checks that the only error of a crate says that it needs Linux.
+fn says_so(target: &str, name: &str) -> Result<()> {
+    let args = ["check", "--quiet", "--message-format", "short", "--target", target, "-p", name];
+    let out = cargo(false, &args).output().with_context(|| format!("cargo check -p {name}"))?;
+    let text = String::from_utf8_lossy(&out.stderr);
+    match errors(&text)[..] {
+        [only] if only.contains(NEEDS_LINUX) => Ok(()),
+        _ => bail!("{name} for {target} must have one error, \"{NEEDS_LINUX}\":\n{text}"),
+    }
+}
+
+/// Returns the lines with errors in rustc's short messages, without cargo's own.
+fn errors(messages: &str) -> Vec<&str> {
+    let is_error = |line: &&str| line.contains("error: ") || line.contains("error[");
+    messages.lines().filter(is_error).filter(|line| !line.contains("could not compile")).collect()
 }
 
 /// Returns the targets of the toolchain in use, one a line; `None` without rustup.
@@ -49,4 +76,18 @@ fn installed() -> Option<String> {
     let out =
         Command::new("rustup").args(["target", "list", "--installed"]).current_dir(root()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_crates_are_counted_and_those_of_cargo_are_not() {
+        let one = format!("src/lib.rs:1:1: error: {NEEDS_LINUX}\nerror: could not compile `txq` (lib)\n");
+        assert_eq!(errors(&one).len(), 1);
+        let two = format!("{one}src/os.rs:2:1: error[E0432]: unresolved import\nwarning: unused\n");
+        assert_eq!(errors(&two).len(), 2);
+        assert!(errors("").is_empty());
+    }
 }

@@ -6,7 +6,7 @@
 //! | `pfifo`, `fq_codel`, `htb` | enqueue, dropped, dequeue of a scheduler with 1024 flows or classes, two packets in each |
 //! | `xmit` | alloc and xmit of a sender, through pfifo to the device `null` |
 
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::hint::black_box;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ fn c_sched(kind: &str, batch: usize) -> Turn {
             items.push(txq_item {
                 size: size_of::<txq_item>() as u32,
                 len: LENGTH,
-                value: next as usize as *mut c_void,
+                value: next as usize,
                 header: ptr::null(),
                 header_len: 0,
                 link: TXQ_LINK_ETHERNET,
@@ -143,8 +143,7 @@ fn c_sched(kind: &str, batch: usize) -> Turn {
                 departure: 0,
             });
         }
-        let mut dropped =
-            txq_dropped { size: size_of::<txq_dropped>() as u32, reason: 0, value: ptr::null_mut() };
+        let mut dropped = txq_dropped { size: size_of::<txq_dropped>() as u32, reason: 0, value: 0 };
         // SAFETY: a scheduler, an array of `n` items, and one place.
         unsafe {
             assert_eq!(enqueue(sched, now, items.as_ptr(), n), n as i64);
@@ -152,7 +151,7 @@ fn c_sched(kind: &str, batch: usize) -> Turn {
         }
     };
     queue(2 * FLOWS as usize, 0);
-    let none = txq_departed { size: 0, len: 0, value: ptr::null_mut(), departure: 0, tos: 0, reserved: 0 };
+    let none = txq_departed { size: 0, len: 0, value: 0, departure: 0, tos: 0, reserved: 0 };
     let mut out = vec![none; batch];
     out[0].size = size_of::<txq_departed>() as u32;
     let freed = Freed(Box::new(move || {

@@ -113,7 +113,7 @@ static unsigned free_dropped(txq_sched *s)
 	dropped[0].size = sizeof dropped[0];
 	while ((n = txq_sched_dropped(s, dropped, BATCH)) > 0) {
 		for (int64_t i = 0; i < n; i++)
-			rte_pktmbuf_free(dropped[i].value);
+			rte_pktmbuf_free((struct rte_mbuf *)dropped[i].value);
 		all += n;
 	}
 	return all;
@@ -127,9 +127,9 @@ static unsigned txq_enqueue(struct scheduler *scheduler, struct rte_mbuf **packe
 		items[i] = (txq_item){
 			.size = sizeof items[i],
 			.len = packets[i]->pkt_len,
-			.value = packets[i],
+			.value = (uintptr_t)packets[i],
 			/* The leaf is class 1:10 and up, in tc's hexadecimal numbers. */
-			.priority = 0x10000 | (0x10 + packets[i]->hash.rss),
+			.priority = TXQ_CLASS(1, 0x10 + packets[i]->hash.rss),
 			.hash = 1 + packets[i]->hash.rss,
 		};
 	int64_t taken = txq_sched_enqueue(scheduler->state, now(), items, n);
@@ -147,7 +147,7 @@ static unsigned txq_dequeue(struct scheduler *scheduler, struct rte_mbuf **packe
 	if (count < 0)
 		die("dequeue", txq_last_error());
 	for (int64_t i = 0; i < count; i++)
-		packets[i] = departed[i].value;
+		packets[i] = (struct rte_mbuf *)departed[i].value;
 	scheduler->queued -= free_dropped(scheduler->state);
 	return count;
 }

@@ -81,7 +81,8 @@ int main(int argc, char **argv)
 {
 	char name[64], text[4096];
 	int receiver = -1;
-	struct thread threads[] = {{.name = "voice", .class = 0x10010}, {.name = "bulk", .class = 0x10020}};
+	struct thread threads[] = {{.name = "voice", .class = TXQ_CLASS(1, 0x10)},
+				   {.name = "bulk", .class = TXQ_CLASS(1, 0x20)}};
 	uint64_t received[2] = {0};
 
 	if (txq_abi() != TXQ_ABI)

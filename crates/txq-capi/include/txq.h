@@ -33,6 +33,11 @@
 #include <stdint.h>
 
 /**
+ * The priority that names the class MAJOR:MINOR. tc writes both numbers in hexadecimal: 1:10 is TXQ_CLASS(1, 0x10).
+ */
+#define TXQ_CLASS(major, minor) (((uint32_t)(major) << 16) | ((uint32_t)(minor) & 0xffffu))
+
+/**
  * Show the counters of a device, its txqs and its senders. For `txq_dev_show` only.
  */
 #define TXQ_SHOW_REPORT 3
@@ -115,7 +120,7 @@
 /**
  * The version of this header's structs and functions. It changes when a program must be compiled again.
  */
-#define TXQ_ABI 1
+#define TXQ_ABI 2
 
 /**
  * No reason was given.
@@ -308,7 +313,7 @@ typedef struct txq_sched txq_sched;
 typedef struct txq_sender txq_sender;
 
 /**
- * A socket at which `txq tc`, `txq dev`, `txq contention` and `txq hist` reach devices of the program.
+ * A socket at which `txq tc`, `txq dev`, `txq contention` and `txq hist` reach devices of the program, and `txq tc` its schedulers.
  */
 typedef struct txq_server txq_server;
 
@@ -529,8 +534,8 @@ typedef struct txq_sched_config {
 } txq_sched_config;
 
 /**
- * A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it. Set all
- * fields; a struct of zeros with `size`, `len` and `value` is a packet.
+ * A packet to enqueue: the address of the program's own buffer, or another number for it, and what qdiscs and filters need to
+ * know of it. Set all fields; a struct of zeros with `size`, `len` and `value` is a packet.
  */
 typedef struct txq_item {
     /**
@@ -542,9 +547,10 @@ typedef struct txq_item {
      */
     uint32_t len;
     /**
-     * The program's value, which dequeue and drops return. The library never reads what it points to.
+     * The program's value, which dequeue and drops return: a pointer of C as `(uintptr_t)buffer`, or any other number, such as
+     * a handle of Go's `cgo.NewHandle`. The library only returns it.
      */
-    void *value;
+    uintptr_t value;
     /**
      * The packet's first bytes, from its Ethernet or IP header on; NULL if filters and qdiscs need none. Filters read
      * them, qdiscs hash flows in them.
@@ -559,7 +565,7 @@ typedef struct txq_item {
      */
     uint32_t link;
     /**
-     * The priority: a band, or a class such as 0x10010 for 1:10.
+     * The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
      */
     uint32_t priority;
     /**
@@ -595,7 +601,7 @@ typedef struct txq_departed {
     /**
      * The program's value.
      */
-    void *value;
+    uintptr_t value;
     /**
      * The earliest departure time, which fq sets when it paces; 0 for at once.
      */
@@ -626,7 +632,7 @@ typedef struct txq_dropped {
     /**
      * The program's value.
      */
-    void *value;
+    uintptr_t value;
 } txq_dropped;
 
 /**
@@ -680,7 +686,7 @@ typedef struct txq_packet {
      */
     uint32_t size;
     /**
-     * The packet's length. The program may make it smaller.
+     * The packet's length. The program may make it smaller; `txq_packet_put` makes it larger.
      */
     uint32_t len;
     /**
@@ -696,7 +702,7 @@ typedef struct txq_packet {
      */
     uint64_t departure;
     /**
-     * The priority: a band, or a class such as 0x10010 for 1:10.
+     * The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
      */
     uint32_t priority;
     /**
@@ -723,7 +729,7 @@ typedef struct txq_packet {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /**
  * Begins a device: null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT. NULL begins one that
@@ -759,6 +765,7 @@ int32_t txq_dev_config_free(struct txq_dev_config *config);
  * - max_buffers: buffers that the pool may grow to
  * - room: the longest packet, in bytes; 1920 by default
  * - headroom: bytes in front of a new packet; 128 by default, which a udp: device needs
+ * - tailroom: bytes behind a packet that is as long as room, for `txq_packet_put`; 0 by default
  * - defer_max: buffers that wait for their sender, at most
  * - ring: null: packets on each txq's ring
  * - rate_bps: null: the rate of each txq's link, in bits a second
@@ -803,6 +810,35 @@ struct txq_server *txq_server_new(const char *place);
  */
 int32_t txq_server_add(struct txq_server *server,
                        struct txq_dev *dev);
+
+/**
+ * Serves a scheduler at the socket as the device `name`, until the scheduler or the server is freed: `txq tc qdisc show dev NAME`
+ * shows it. A scheduler has one owner at a time, so commands wait until the owner calls `txq_sched_control_poll`. A command fails if
+ * that takes more than 5 s. A second call serves the scheduler at the other socket, and no longer at the first one. Returns 0.
+ *
+ * Threads: one at a time for the server; the one that uses the scheduler.
+ */
+int32_t txq_server_add_sched(struct txq_server *server,
+                             struct txq_sched *sched,
+                             const char *name);
+
+/**
+ * Returns the descriptor that is readable while commands wait for `txq_sched_control_poll`, for poll and epoll. It belongs to the
+ * scheduler and must not be closed. TXQ_E_INVALID if no server serves the scheduler.
+ *
+ * Threads: the one that uses the scheduler.
+ */
+int32_t txq_sched_control_fd(struct txq_sched *sched);
+
+/**
+ * Executes the commands that wait for the owner of the scheduler, at the time `now`; does not wait. Returns how many it has
+ * executed; a command line may take several. Packets that a command drops are in `txq_sched_dropped`. TXQ_E_INVALID if no server
+ * serves the scheduler.
+ *
+ * Threads: the one that uses the scheduler.
+ */
+int64_t txq_sched_control_poll(struct txq_sched *sched,
+                               uint64_t now);
 
 /**
  * Writes the path of the socket, as `txq_sched_show` writes texts.
@@ -1207,8 +1243,28 @@ int32_t txq_sender_poll_room(struct txq_sender *sender);
 int32_t txq_sender_wait_credit(struct txq_sender *sender,
                                uint64_t timeout_ns);
 
+/**
+ * Returns the number of bytes that `txq_packet_put` can append to a packet of `txq_sender_alloc`: what its `len` is shorter than
+ * the longest packet (the key room), and the key tailroom. It may be up to 127 bytes more, because buffers are whole cache lines.
+ *
+ * Threads: the one that uses the sender.
+ */
+int64_t txq_packet_tailroom(struct txq_sender *sender,
+                            const struct txq_packet *packet);
+
+/**
+ * Grows a packet of `txq_sender_alloc` at its end by `n` bytes (`skb_put`): adds `n` to its `len`, and returns the first of the
+ * new bytes, which are the program's to fill and undefined before. `data` does not change. Returns NULL if `n` is more than
+ * `txq_packet_tailroom`, and for an error.
+ *
+ * Threads: the one that uses the sender.
+ */
+uint8_t *txq_packet_put(struct txq_sender *sender,
+                        struct txq_packet *packet,
+                        size_t n);
+
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}  /* extern "C" */
+#endif  /* __cplusplus */
 
 #endif  /* TXQ_H */

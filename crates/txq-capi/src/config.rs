@@ -1,13 +1,13 @@
 //! The configuration of a device, from texts: its name, and keys with values.
 
 use std::ffi::{c_char, c_void};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::NonNull;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
+use libc::size_t;
 use txq::driver::{Driver, Link};
 use txq::netdev::{BuildError, Builder};
 use txq::pool::{LentMemory, Pool, PoolConfig, PoolError};
@@ -36,10 +36,10 @@ pub struct txq_memory {
     /// The first byte. All bytes must be initialised.
     pub base: *mut c_void,
     /// The number of bytes.
-    pub len: usize,
+    pub len: size_t,
     /// The distance between the starts of two packets' buffers, in bytes; 0 to let the library choose. The key buffers says how
     /// many there are.
-    pub stride: usize,
+    pub stride: size_t,
     /// Called with `context` when the library no longer uses the memory: the device, its senders and all packets are gone, or
     /// the device did not start. May be NULL. Never called if packets are never completed.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
@@ -98,7 +98,7 @@ const DEVICES: &str =
     "null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT";
 
 const KEYS: &str = "txqs, qdisc, default_qdisc, discipline, xps, workers, tx_queue_len, max_burst, spin_us, watchdog_ms, \
-                    reselection_ms, buffers, max_buffers, room, headroom, defer_max, ring, rate_bps, delay_us or link";
+                    reselection_ms, buffers, max_buffers, room, headroom, tailroom, defer_max, ring, rate_bps, delay_us or link";
 
 impl DevConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -110,7 +110,8 @@ impl DevConfig {
             "qdisc" => self.with(move |builder| builder.qdisc(&text)),
             "default_qdisc" => self.with(move |builder| builder.default_qdisc(&text)),
             "discipline" => {
-                let discipline: Discipline = number(key, value)?;
+                let discipline: Discipline =
+                    value.parse().map_err(|error| Error::invalid(format!("{key} \"{value}\": {error}")))?;
                 self.with(move |builder| builder.discipline(discipline));
             }
             "workers" => {
@@ -146,6 +147,7 @@ impl DevConfig {
             "max_buffers" => self.pool.max_buffers = number(key, value)?,
             "room" => self.pool.room = number(key, value)?,
             "headroom" => self.pool.headroom = number(key, value)?,
+            "tailroom" => self.pool.tailroom = number(key, value)?,
             "defer_max" => self.pool.defer_max = number(key, value)?,
             "ring" => self.null.ring = number(key, value)?,
             "rate_bps" => self.null.rate = Some(number(key, value)?),
@@ -236,8 +238,27 @@ impl DevConfig {
     }
 }
 
-fn number<T: FromStr<Err: fmt::Display>>(key: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|error| Error::invalid(format!("{key} \"{value}\": {error}")))
+/// A whole number of a key's value.
+trait Whole: TryFrom<u128> {
+    const MOST: u64;
+}
+
+macro_rules! whole {
+    ($($number:ident)+) => { $(impl Whole for $number { const MOST: u64 = $number::MAX as u64; })+ };
+}
+
+whole!(u16 u32 u64 usize);
+
+/// Reads a whole number that the type can hold.
+fn number<T: Whole>(key: &str, value: &str) -> Result<T> {
+    let wrong = |what: &str| Error::invalid(format!("{key} \"{value}\" {what}: use 0 to {}", T::MOST));
+    let digits = value.strip_prefix('+').unwrap_or(value);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong("is not a whole number"));
+    }
+    // Only a number beyond the type fails now.
+    let number = value.parse().ok().and_then(|number: u128| T::try_from(number).ok());
+    number.ok_or_else(|| wrong("is too large"))
 }
 
 fn pool_error(error: PoolError) -> Error {
@@ -302,6 +323,7 @@ pub unsafe extern "C" fn txq_dev_config_free(config: *mut txq_dev_config) -> i32
 /// - max_buffers: buffers that the pool may grow to
 /// - room: the longest packet, in bytes; 1920 by default
 /// - headroom: bytes in front of a new packet; 128 by default, which a udp: device needs
+/// - tailroom: bytes behind a packet that is as long as room, for `txq_packet_put`; 0 by default
 /// - defer_max: buffers that wait for their sender, at most
 /// - ring: null: packets on each txq's ring
 /// - rate_bps: null: the rate of each txq's link, in bits a second

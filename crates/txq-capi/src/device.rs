@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use libc::size_t;
 use txq::NetDev;
 use txq_device::udp::Datagram;
 
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn txq_dev_set_up(dev: *mut txq_dev, up: i32) -> i32 {
 ///
 /// Threads: any, also in callbacks, and several at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_dev_complete(dev: *mut txq_dev, txq: u32, tokens: *const u64, n: usize) -> i64 {
+pub unsafe extern "C" fn txq_dev_complete(dev: *mut txq_dev, txq: u32, tokens: *const u64, n: size_t) -> i64 {
     border(|| {
         // SAFETY: the caller passes an array of `n` tokens.
         let tokens = unsafe { array(tokens, n, "the array of tokens") }?;
@@ -277,7 +278,7 @@ pub unsafe extern "C" fn txq_dev_show(
     parent: *const c_char,
     flags: u32,
     buffer: *mut c_char,
-    n: usize,
+    n: size_t,
 ) -> i64 {
     border(|| {
         // SAFETY: the caller passes NULL or a text with a NUL.

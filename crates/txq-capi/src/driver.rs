@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use libc::size_t;
 use txq::driver::{
     Clock, Complete, DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx,
 };
@@ -78,9 +79,9 @@ pub struct txq_driver {
             context: *mut c_void,
             txq: u32,
             frames: *const txq_frame,
-            n: usize,
+            n: size_t,
             retry_ns: *mut u64,
-        ) -> usize,
+        ) -> size_t,
     >,
     /// Ends the transmission of a txq; returns 0, or an errno. May be NULL.
     pub finish: Option<unsafe extern "C" fn(context: *mut c_void, txq: u32) -> i32>,

@@ -140,7 +140,7 @@ pub extern "C" fn txq_last_error() -> *const c_char {
 }
 
 /// The version of this header's structs and functions. It changes when a program must be compiled again.
-pub const TXQ_ABI: u32 = 1;
+pub const TXQ_ABI: u32 = 2;
 
 /// Returns `TXQ_ABI` of the library that is loaded. A program compares the result with the `TXQ_ABI` of its header, and calls
 /// no other function if they differ.

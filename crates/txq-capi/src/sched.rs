@@ -3,11 +3,13 @@
 mod types;
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use ::txq_sched::qdisc::{Budget, Env};
 use ::txq_sched::scheduler::{Config, SchedulerError};
 use ::txq_sched::{Departed, Dropped, Item, Scheduler};
+use libc::size_t;
+use txq_control::SchedulerPort;
 
 use crate::error::{Error, Result, TXQ_E_MEMORY, border, set_last};
 use crate::handle::{Handle, Value};
@@ -27,15 +29,14 @@ pub struct txq_sched {
 }
 
 /// The scheduler, and the values of dropped packets until the program takes them.
-struct Sched {
-    inner: Scheduler<*mut c_void>,
-    dropped: VecDeque<Dropped<*mut c_void>>,
+pub(crate) struct Sched {
+    inner: Scheduler<usize>,
+    /// The end of the scheduler's owner, if a server serves the scheduler.
+    pub(crate) port: Option<SchedulerPort>,
+    dropped: VecDeque<Dropped<usize>>,
     /// The most values that `dropped` has before further packets are refused.
     most: usize,
 }
-
-// SAFETY: only the program's values are not `Send`. The library moves them, and never reads what they point to.
-unsafe impl Send for Sched {}
 
 impl Value for Sched {
     const TAG: u32 = 0x7478_7101;
@@ -48,9 +49,19 @@ impl Sched {
     fn collect_dropped(&mut self) {
         self.dropped.extend(self.inner.dropped());
     }
+
+    /// Executes the commands that wait for the owner; returns how many. `None` if no server serves the scheduler.
+    pub(crate) fn poll_control(&mut self, now: u64) -> Option<i64> {
+        let mut count = 0;
+        while self.port.as_mut()?.poll(now, &mut self.inner) {
+            self.dropped.extend(self.inner.dropped());
+            count += 1;
+        }
+        Some(count)
+    }
 }
 
-fn with<R>(sched: *mut txq_sched, f: impl FnOnce(&mut Sched) -> Result<R>) -> Result<R> {
+pub(crate) fn with<R>(sched: *mut txq_sched, f: impl FnOnce(&mut Sched) -> Result<R>) -> Result<R> {
     // A `txq_sched` is nothing but its handle.
     Handle::with(sched.cast::<Handle<Sched>>(), f)
 }
@@ -88,7 +99,7 @@ pub unsafe extern "C" fn txq_sched_new(
             other => Error::new(TXQ_E_MEMORY, other.to_string()),
         })?;
         let (dropped, most) = (VecDeque::with_capacity(1024), own.packets as usize);
-        Ok(Handle::create(Sched { inner, dropped, most }).cast())
+        Ok(Handle::create(Sched { inner, port: None, dropped, most }).cast())
     })
 }
 
@@ -143,7 +154,7 @@ pub unsafe extern "C" fn txq_sched_enqueue(
     sched: *mut txq_sched,
     now: u64,
     items: *const txq_item,
-    n: usize,
+    n: size_t,
 ) -> i64 {
     border(|| {
         // SAFETY: the caller passes an array of `n` items.
@@ -206,7 +217,7 @@ pub unsafe extern "C" fn txq_sched_dequeue(
     sched: *mut txq_sched,
     now: u64,
     out: *mut txq_departed,
-    n: usize,
+    n: size_t,
     bytes: u64,
 ) -> i64 {
     border(|| {
@@ -242,7 +253,7 @@ pub unsafe extern "C" fn txq_sched_dequeue(
 ///
 /// Threads: the one that uses the scheduler.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_sched_dropped(sched: *mut txq_sched, out: *mut txq_dropped, n: usize) -> i64 {
+pub unsafe extern "C" fn txq_sched_dropped(sched: *mut txq_sched, out: *mut txq_dropped, n: size_t) -> i64 {
     border(|| {
         check_array(out, n, "the array of dropped packets")?;
         with(sched, |sched| {
@@ -346,7 +357,7 @@ pub unsafe extern "C" fn txq_sched_show(
     parent: *const c_char,
     flags: u32,
     buffer: *mut c_char,
-    n: usize,
+    n: size_t,
 ) -> i64 {
     border(|| {
         // SAFETY: the caller passes a text with a NUL.

@@ -1,9 +1,11 @@
 //! Senders: a thread's handle on a device, its packets, its flows, and its waits for room.
 
 mod room;
+mod tail;
 
 use std::ffi::c_char;
 
+use libc::size_t;
 use txq::packet::{Packet, PacketList};
 use txq::pool::AllocError;
 use txq::qdisc::Verdict;
@@ -17,6 +19,7 @@ use crate::slab::Slab;
 use crate::strings::{Sized32, array, check_array, check_size, size_error, text};
 
 pub use room::{txq_sender_poll_room, txq_sender_room_fd, txq_sender_wait_credit, txq_sender_wait_room};
+pub use tail::{txq_packet_put, txq_packet_tailroom};
 
 /// The device has accepted the packets. Only counters show a later drop.
 pub const TXQ_SUCCESS: i32 = 0;
@@ -41,7 +44,7 @@ pub struct txq_flow {
 pub struct txq_packet {
     /// sizeof(struct txq_packet). Set by the program in the first element of an array.
     pub size: u32,
-    /// The packet's length. The program may make it smaller.
+    /// The packet's length. The program may make it smaller; `txq_packet_put` makes it larger.
     pub len: u32,
     /// The bytes to fill; what they hold before is undefined. They are the program's until the packet is sent or discarded.
     pub data: *mut u8,
@@ -49,7 +52,7 @@ pub struct txq_packet {
     pub id: u64,
     /// The earliest departure time on the clock of `txq_now`; 0 for as soon as possible.
     pub departure: u64,
-    /// The priority: a band, or a class such as 0x10010 for 1:10.
+    /// The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
     pub priority: u32,
     /// The mark that fw filters match.
     pub mark: u32,
@@ -224,8 +227,8 @@ pub unsafe extern "C" fn txq_sender_free(sender: *mut txq_sender) -> i32 {
 pub unsafe extern "C" fn txq_sender_alloc(
     sender: *mut txq_sender,
     packets: *mut txq_packet,
-    n: usize,
-    len: usize,
+    n: size_t,
+    len: size_t,
 ) -> i64 {
     border(|| {
         check_array(packets, n, "the array of packets")?;
@@ -268,7 +271,7 @@ pub unsafe extern "C" fn txq_sender_alloc(
 ///
 /// Threads: the one that uses the sender.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_xmit(sender: *mut txq_sender, packets: *const txq_packet, n: usize) -> i32 {
+pub unsafe extern "C" fn txq_xmit(sender: *mut txq_sender, packets: *const txq_packet, n: size_t) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
         let packets = unsafe { array(packets, n, "the array of packets") }?;
@@ -288,7 +291,7 @@ pub unsafe extern "C" fn txq_xmit_on(
     sender: *mut txq_sender,
     flow: *mut txq_flow,
     packets: *const txq_packet,
-    n: usize,
+    n: size_t,
 ) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
@@ -309,7 +312,7 @@ pub unsafe extern "C" fn txq_xmit_on(
 pub unsafe extern "C" fn txq_sender_discard(
     sender: *mut txq_sender,
     packets: *const txq_packet,
-    n: usize,
+    n: size_t,
 ) -> i32 {
     border(|| {
         // SAFETY: the caller passes an array of `n` packets.
@@ -327,7 +330,7 @@ pub unsafe extern "C" fn txq_sender_discard(
 ///
 /// Threads: the one that uses the sender.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn txq_send(sender: *mut txq_sender, data: *const u8, len: usize) -> i32 {
+pub unsafe extern "C" fn txq_send(sender: *mut txq_sender, data: *const u8, len: size_t) -> i32 {
     border(|| {
         // SAFETY: the caller passes `len` bytes.
         let data: &[u8] = unsafe { array(data, len, "the data") }?;

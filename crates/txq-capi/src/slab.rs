@@ -49,6 +49,12 @@ impl<T> Slab<T> {
         if u64::from(place.uses) == number >> 32 { place.value.as_ref() } else { None }
     }
 
+    /// Returns a value to change; `None` if the number names none.
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let place = self.places.get_mut(number as u32 as usize)?;
+        if u64::from(place.uses) == number >> 32 { place.value.as_mut() } else { None }
+    }
+
     /// Returns how many values there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()

@@ -65,19 +65,27 @@ fn datagrams_of_two_threads_leave_at_the_rate_of_htb() {
 #[test]
 fn the_header_is_also_one_of_cpp() {
     let library = Library::get();
-    for compiler in ["g++", "clang++"] {
-        let flags = ["-x", "c++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-std=c++17", "-pedantic"];
-        library.check(compiler, &flags, "include/txq.h");
+    for (compiler, standard) in [("g++", "c++98"), ("g++", "c++17"), ("clang++", "c++17")] {
+        // Before C++11, `long long` is an extension, which the system's stdint.h uses on some machines.
+        library.check(compiler, &strict("c++", standard, &["-Wno-long-long"]), "include/txq.h");
     }
 }
 
 #[test]
-fn the_header_is_one_of_strict_c99() {
+fn the_header_is_one_of_each_standard_of_c() {
     let library = Library::get();
     for compiler in ["gcc", "clang"] {
-        let flags = ["-x", "c", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-std=c99", "-pedantic"];
-        library.check(compiler, &flags, "include/txq.h");
+        for standard in ["c89", "c99", "c11"] {
+            library.check(compiler, &strict("c", standard, &[]), "include/txq.h");
+        }
     }
+}
+
+/// Returns the flags for a check of a header by a standard, without extensions.
+fn strict<'a>(language: &'a str, standard: &str, more: &[&'a str]) -> Vec<String> {
+    let flags = ["-x", language, "-fsyntax-only", "-pedantic", "-Wall", "-Wextra", "-Werror"];
+    let standard = format!("-std={standard}");
+    flags.iter().chain(more).map(|flag| (*flag).to_owned()).chain([standard]).collect()
 }
 
 #[test]
@@ -95,6 +103,7 @@ fn an_installed_library_is_found_by_pkg_config_and_links_both_ways() {
     make.arg(format!("VERSION={version}")).arg(format!("BUILT={}", built.display()));
     library.output(make.arg(format!("PREFIX={}", prefix.display())));
     assert!(prefix.join(format!("lib/libtxq.so.{version}")).is_file());
+    assert!(prefix.join("share/txq/valgrind.supp").is_file());
 
     let ask = |what: &[&str]| -> Vec<String> {
         let mut command = Command::new("pkg-config");
@@ -169,11 +178,13 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
     for (source, last) in [
         ("tests/c/sched.c", "sched: all as expected"),
         ("examples/custom_device.c", "2000 frames arrived of 2000 sent, 0 dropped; released 1 times"),
+        ("examples/udp_sender.c", "received voice "),
     ] {
         let program = library.build(compiler, source, Mode::Plain, &[]);
         let mut command = Command::new("valgrind");
-        command.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        command.args(["-q", "--error-exitcode=1", "--leak-check=full"]);
+        command.arg(format!("--suppressions={}", support::of_crate("valgrind.supp").display()));
         let printed = library.output(command.arg(program));
-        assert_eq!(printed.lines().last(), Some(last), "{source}: {printed}");
+        assert!(printed.lines().last().is_some_and(|line| line.starts_with(last)), "{source}: {printed}");
     }
 }

@@ -34,6 +34,13 @@ const INTRODUCTION: &str = "\
  */
 ";
 
+/// A macro, which cbindgen does not find in a crate.
+const CLASS: &str = "
+/**
+ * The priority that names the class MAJOR:MINOR. tc writes both numbers in hexadecimal: 1:10 is TXQ_CLASS(1, 0x10).
+ */
+#define TXQ_CLASS(major, minor) (((uint32_t)(major) << 16) | ((uint32_t)(minor) & 0xffffu))";
+
 fn generated() -> String {
     let config = Config {
         language: Language::C,
@@ -42,8 +49,10 @@ fn generated() -> String {
         header: Some(INTRODUCTION.into()),
         no_includes: true,
         sys_includes: vec!["stddef.h".into(), "stdint.h".into()],
+        after_includes: Some(CLASS.into()),
         style: Style::Both,
-        usize_is_size_t: true,
+        // A length is written `size_t`, and `usize` is a number of the program's.
+        usize_is_size_t: false,
         documentation_style: DocumentationStyle::Doxy,
         line_length: 110,
         tab_width: 4,
@@ -53,7 +62,7 @@ fn generated() -> String {
     let mut text = Vec::new();
     bindings.expect("the crate's source is readable").write(&mut text);
     let text = String::from_utf8(text).expect("a header is UTF-8");
-    text.lines().map(|line| parenthesised(line) + "\n").collect()
+    text.lines().map(|line| comment_of_c89(&parenthesised(line)) + "\n").collect()
 }
 
 /// Puts a negative constant into parentheses.
@@ -61,6 +70,14 @@ fn parenthesised(line: &str) -> String {
     match line.strip_prefix("#define ").and_then(|rest| rest.split_once(" -")) {
         Some((name, number)) => format!("#define {name} (-{number})"),
         None => line.to_owned(),
+    }
+}
+
+/// Writes a comment that ends a line as C89 does.
+fn comment_of_c89(line: &str) -> String {
+    match line.split_once("// ") {
+        Some((code, comment)) if line.starts_with(['#', '}']) => format!("{code}/* {comment} */"),
+        _ => line.to_owned(),
     }
 }
 

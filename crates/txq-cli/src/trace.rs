@@ -40,10 +40,11 @@ pub(crate) fn trace(args: &TraceArgs) -> anyhow::Result<()> {
 /// Returns the options of the trace.
 fn options(args: &TraceArgs) -> TraceOptions {
     let mut options = TraceOptions::default();
-    (options.dev, options.txq, options.handle) = (args.dev.clone(), args.txq, args.handle.clone());
+    (options.dev, options.txq, options.handle) =
+        (args.dev.clone(), args.txq.map(|txq| txq.get() as u16), args.handle.clone());
     (options.events, options.reasons) = (args.events.clone(), args.reasons.clone());
     options.expr = (!args.expression.is_empty()).then(|| args.expression.join(" "));
-    options.count = args.count;
+    options.count = args.count.map(|count| count.get());
     options.ms = args.duration.map(|span| span.0.as_millis().try_into().unwrap_or(u64::MAX));
     options.data = args.write.is_some();
     options

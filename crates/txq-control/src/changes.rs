@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use txq::NetDev;
 use txq::filter::{FilterInfo, filters_text};
 use txq::tc::{ClassInfo, Handle, QdiscInfo, Style, class_text, show_text};
+
+use crate::target::Target;
 
 /// The most changes that wait for a watcher.
 const WAITING: usize = 1000;
@@ -118,18 +119,19 @@ pub(crate) enum Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn take(dev: &NetDev, scope: Scope) -> Self {
+    /// Takes a snapshot; `None` if a scheduler's owner does not answer.
+    pub(crate) fn take(target: &Target, scope: Scope) -> Option<Self> {
         let style = Style::default();
-        match scope {
-            Scope::Qdiscs => Self::Qdiscs(dev.qdiscs(style)),
-            Scope::Classes(named) => Self::Classes(dev.classes(style), named),
+        Some(match scope {
+            Scope::Qdiscs => Self::Qdiscs(target.qdiscs(style).ok()?),
+            Scope::Classes(named) => Self::Classes(target.classes(style).ok()?, named),
             Scope::Filters { parent, one } => {
                 let parent = parent.filter(|&parent| parent != Handle::ROOT);
-                let mut list = dev.filters(parent, style);
+                let mut list = target.filters(parent, style).ok()?;
                 list.iter_mut().for_each(|info| info.parent = info.parent.or(parent));
                 Self::Filters { list, one }
             }
-        }
+        })
     }
 
     /// Returns the texts of the changes from this snapshot to a later one of the device `dev`.

@@ -1,14 +1,16 @@
 //! The devices that commands can reach: those of the program, and those that commands made.
 
 use std::error::Error as StdError;
-use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use txq::NetDev;
 use txq::netdev::{NetDevRef, WeakNetDev};
 
 use crate::Error;
 use crate::changes::Changes;
+use crate::scheduler::{Mailbox, SchedulerPort};
+use crate::target::Target;
 
 /// The properties of a device that a command asks for (`txq dev add`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ struct Known {
     lent: Vec<WeakNetDev>,
     /// The devices that commands made.
     made: Vec<NetDev>,
+    /// The program's schedulers. Those that it no longer serves are removed at the next addition.
+    schedulers: Vec<Arc<Mailbox>>,
 }
 
 /// Why a device is not added.
@@ -67,6 +71,14 @@ pub(crate) enum NotAdded {
     Failed(Box<dyn StdError + Send + Sync>),
 }
 
+/// Why a scheduler is not added.
+pub(crate) enum SchedulerError {
+    /// The name is taken.
+    Taken,
+    /// The system gives no descriptor.
+    System(io::Error),
+}
+
 /// Why a device is not removed.
 pub(crate) enum NotRemoved {
     /// No device has the name.
@@ -76,10 +88,15 @@ pub(crate) enum NotRemoved {
 }
 
 impl Known {
+    fn schedulers(&self) -> impl Iterator<Item = &Arc<Mailbox>> {
+        self.schedulers.iter().filter(|mailbox| !mailbox.is_closed())
+    }
+
     fn has(&self, name: &str) -> bool {
         let lent = self.lent.iter().filter_map(WeakNetDev::upgrade);
         lent.map(|dev| dev.info().name == name)
             .chain(self.made.iter().map(|dev| dev.info().name == name))
+            .chain(self.schedulers().map(|mailbox| mailbox.name() == name))
             .any(|is| is)
     }
 }
@@ -125,6 +142,37 @@ impl Devices {
         Ok(())
     }
 
+    /// Adds a scheduler of the program; an error if a device or another scheduler has the name.
+    pub(crate) fn lend_scheduler(&self, name: &str) -> Result<SchedulerPort, SchedulerError> {
+        let mut known = self.known();
+        known.schedulers.retain(|mailbox| !mailbox.is_closed());
+        if known.has(name) {
+            return Err(SchedulerError::Taken);
+        }
+        let mailbox = Mailbox::new(name).map_err(SchedulerError::System)?;
+        known.schedulers.push(mailbox.clone());
+        Ok(SchedulerPort::new(mailbox))
+    }
+
+    /// Ends the waits of commands for the owners of schedulers, and refuses later ones.
+    pub(crate) fn close_schedulers(&self) {
+        self.known().schedulers.iter().for_each(|mailbox| mailbox.close());
+    }
+
+    /// Returns the device or the scheduler of a name, or all: the devices in the order of [`handles`](Self::handles), then the
+    /// schedulers.
+    pub(crate) fn targets(&self, name: Option<&str>) -> Vec<Target> {
+        let devices = self.handles(name).into_iter().map(Target::Dev);
+        let known = self.known();
+        let schedulers = known.schedulers().filter(|mailbox| name.is_none_or(|name| mailbox.name() == name));
+        devices.chain(schedulers.cloned().map(Target::Scheduler)).collect()
+    }
+
+    /// Calls `f` with the device or the scheduler called `name` and returns its result; `None` if there is none.
+    pub(crate) fn with_target<R>(&self, name: &str, f: impl FnOnce(&Target) -> R) -> Option<R> {
+        self.targets(Some(name)).first().map(f)
+    }
+
     /// Returns handles on the device of a name, or on all devices: the program's first, then those made, in order of creation.
     pub(crate) fn handles(&self, name: Option<&str>) -> Vec<NetDevRef> {
         let known = self.known();
@@ -145,7 +193,7 @@ impl Devices {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.all(|dev| dev.info().name.clone())
+        self.targets(None).iter().map(|target| target.name().to_owned()).collect()
     }
 
     /// Makes and adds a device.
@@ -183,6 +231,7 @@ impl fmt::Debug for Devices {
         f.debug_struct("Devices")
             .field("lent", &known.lent)
             .field("made", &known.made)
+            .field("schedulers", &known.schedulers)
             .finish_non_exhaustive()
     }
 }

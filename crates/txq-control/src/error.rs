@@ -42,6 +42,9 @@ pub enum Error {
     /// Two devices of one server have the same name.
     #[error("device \"{0}\" is served already: give each device of a server a name of its own")]
     SameDevice(String),
+    /// The name is not one that a device or a scheduler can have.
+    #[error("\"{0}\" cannot name a device: use 1 to 15 printable ASCII characters without blanks, / and :")]
+    DeviceName(String),
     /// A command of tc failed.
     #[error("device \"{device}\", tc \"{command}\": {message}")]
     Command {

@@ -58,8 +58,10 @@ mod monitor;
 mod peer;
 mod place;
 mod record;
+mod scheduler;
 mod server;
 mod stat;
+mod target;
 pub mod tc;
 mod trace;
 
@@ -76,6 +78,7 @@ pub use monitor::Change;
 pub use peer::Access;
 pub use place::{Place, runtime_folder};
 pub use record::{Contention, Times};
+pub use scheduler::SchedulerPort;
 pub use server::{Builder, Listener, Server};
 pub use stat::Counters;
 pub use trace::{TraceEvent, TraceOptions, TracedDevice};

@@ -15,8 +15,10 @@ use std::thread::{self, JoinHandle};
 use txq::NetDev;
 
 use crate::Error;
+use crate::devices::SchedulerError;
 use crate::listener::Socket;
 use crate::peer::Access;
+use crate::scheduler::SchedulerPort;
 pub use builder::Builder;
 use service::Service;
 use workers::Workers;
@@ -96,6 +98,26 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Serves a scheduler of the program under a name, until the returned port is dropped. The commands of `txq tc` are executed by
+    /// the thread that owns the scheduler, when it calls [`SchedulerPort::poll`]. Other requests, such as `txq stat`, reach devices
+    /// only.
+    ///
+    /// # Errors
+    /// [`Error::SameDevice`] if a device or another scheduler of the server has the name, [`Error::DeviceName`] for a name that no
+    /// device can have, [`Error::Start`] if the system gives no descriptor.
+    pub fn add_scheduler(&self, name: &str) -> Result<SchedulerPort, Error> {
+        let is_name = |byte: u8| byte.is_ascii_graphic() && !b"/:".contains(&byte);
+        if name.is_empty() || name.len() > 15 || !name.bytes().all(is_name) {
+            return Err(Error::DeviceName(name.to_owned()));
+        }
+        self.service.devices.lend_scheduler(name).map_err(|error| match error {
+            SchedulerError::Taken => Error::SameDevice(name.to_owned()),
+            SchedulerError::System(source) => Error::start(self.path())(source),
+        })
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let thread = self.thread.take();
@@ -105,6 +127,8 @@ impl Drop for Server {
             return;
         }
         self.service.stop.set();
+        // The caller may be the owner for which a command waits.
+        self.service.devices.close_schedulers();
         if let Some(thread) = thread {
             // Commands that panic are caught, so the thread has not panicked.
             let _ = thread.join();

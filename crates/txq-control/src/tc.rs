@@ -48,7 +48,7 @@ pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
         return execute(devices, &command, show);
     }
     let scope = command.scope();
-    let take = || devices.handles(command.dev()).first().map(|dev| Snapshot::take(dev, scope));
+    let take = || devices.targets(command.dev()).first().and_then(|target| Snapshot::take(target, scope));
     // Without a device nothing changes.
     let _comparing = changes.compare();
     let before = command.dev().and_then(|_| take());

@@ -18,6 +18,7 @@ mod list;
 pub mod outstanding;
 mod pkt_len;
 mod queue;
+mod tail;
 mod times;
 pub use list::PacketList;
 #[doc(hidden)]
@@ -105,8 +106,8 @@ impl<A: Arch> Packet<A> {
     #[inline]
     pub fn data(&self) -> &[u8] {
         let held = self.held();
-        // SAFETY: every method that changes `off`, `len`, `gso_size` or the own length keeps `off + held` within the buffer, and a
-        // buffer's bytes are always initialised.
+        // SAFETY: every method that changes `off`, `len`, `gso_size` or the own length keeps `off + held` within the buffer
+        // (`Home::space`), and a buffer's bytes are always initialised.
         self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), held) })
     }
 
@@ -225,7 +226,7 @@ impl<A: Arch> Packet<A> {
         self.body(|b| b.priority)
     }
 
-    /// Sets the priority.
+    /// Sets the priority: a band, or a class of the qdisc, which `Handle::priority` of `tc` writes as a priority.
     #[inline]
     pub fn set_priority(&mut self, priority: u32) {
         self.body_mut(|b| b.priority = priority);

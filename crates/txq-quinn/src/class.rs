@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use txq::tc::Handle;
+
 /// Priority and mark of the packets to a remote address: how qdiscs and filters recognise a tenant.
 ///
 /// | qdisc or filter | reads |
 /// |---|---|
-/// | htb, drr, prio | a priority that is a classid of the qdisc: `0x0001_0010` is class `1:10` |
+/// | htb, hfsc, drr, prio, ets | a priority that names a class of the qdisc: [`Class::to`] |
 /// | fq, prio, pfifo_fast, mqprio | the priority's low four bits, by `priomap` |
 /// | `fw` | the mark |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,7 +26,23 @@ impl Class {
         Self::default()
     }
 
-    /// Sets the priority.
+    /// Returns the class whose packets go to a class of the qdisc.
+    ///
+    /// ```
+    /// use txq::tc::Handle;
+    /// use txq_quinn::Class;
+    ///
+    /// let tenant = Class::to("1:10".parse::<Handle>()?);
+    /// assert_eq!(tenant.priority, 0x1_0010);
+    /// # Ok::<(), txq::tc::ParseError>(())
+    /// ```
+    ///
+    /// A qdisc counts packets whose class does not exist as `unknown_class` (`tc -s qdisc show`).
+    pub fn to(class: Handle) -> Self {
+        Self::new().priority(class.priority())
+    }
+
+    /// Sets the priority. [`Class::to`] writes the priority that names a class of a qdisc.
     #[must_use]
     pub fn priority(self, priority: u32) -> Self {
         Self { priority, ..self }

@@ -11,6 +11,7 @@ use txq_core::flow::{Dissected, Link};
 use txq_core::packet as generic;
 
 use crate::Nanos;
+use crate::tc::Handle;
 use crate::transparent::transparent;
 
 /// One packet.
@@ -65,6 +66,19 @@ impl Packet {
         self.0.pull(n)
     }
 
+    /// Returns the number of free bytes behind the packet (`skb_tailroom`): those of the room that it does not fill, the pool's
+    /// `tailroom`, and those that the buffer has beyond both. 0 for a packet of which the buffer holds only the first bytes.
+    pub fn tailroom(&self) -> usize {
+        self.0.tailroom()
+    }
+
+    /// Grows the packet at the end by `n` bytes (`skb_put`). Returns them for the caller to write, or `None` if the
+    /// [`tailroom`](Packet::tailroom) is smaller. They are the bytes that the buffer held before. As each write to the packet,
+    /// it clears the flow hash and the protocol offsets.
+    pub fn put(&mut self, n: usize) -> Option<&mut [u8]> {
+        self.0.put(n)
+    }
+
     /// Shortens the packet to `len` bytes (`skb_trim`). A longer `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
@@ -98,6 +112,12 @@ impl Packet {
     #[inline]
     pub fn set_priority(&mut self, priority: u32) {
         self.0.set_priority(priority);
+    }
+
+    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. A qdisc with classes counts packets
+    /// whose class does not exist as `unknown_class`.
+    pub fn set_class(&mut self, class: Handle) {
+        self.set_priority(class.priority());
     }
 
     /// Returns the mark that filters match, which `SO_MARK` sets in the kernel (`skb->mark`).

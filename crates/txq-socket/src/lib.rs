@@ -17,22 +17,32 @@
 //!
 //! The feature `server`, on by default, has the [`Server`]. Clients need it not.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("txq needs Linux; txq-sched does not");
+
+#[cfg(target_os = "linux")]
 mod client;
 mod error;
+#[cfg(target_os = "linux")]
 mod host;
 mod layout;
+#[cfg(target_os = "linux")]
 mod memory;
 #[doc(hidden)]
 pub mod ring;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", target_os = "linux"))]
 mod server;
+#[cfg(target_os = "linux")]
 mod wire;
 
+#[cfg(target_os = "linux")]
 pub use client::Client;
 pub use error::{Error, Reason};
+#[cfg(target_os = "linux")]
 pub use host::Rejection;
+#[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use host::{Frame, Host};
 pub use layout::Layout;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", target_os = "linux"))]
 pub use server::{ClientStats, OpenError, Server, ServerConfig, SocketStats};

@@ -60,10 +60,14 @@
 //! Model checkers and a simulator explore the same code that sends packets: it is generic over the machine, one layer below
 //! the types of this crate.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("txq needs Linux; txq-sched does not");
+
 pub mod driver;
 #[doc(hidden)]
 pub mod generic;
 pub mod netdev;
+mod os;
 pub mod packet;
 pub mod pool;
 pub mod receive;

@@ -76,6 +76,11 @@ impl Pool {
         self.0.headroom()
     }
 
+    /// Returns [`PoolConfig::tailroom`].
+    pub fn tailroom(&self) -> usize {
+        self.0.tailroom()
+    }
+
     /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
     pub fn backing(&self) -> Backing {
         self.0.backing()

@@ -10,7 +10,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
-use std::num::NonZeroU64;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,6 +20,7 @@ use txq_core::arch::{Arch, Nanos, Native};
 
 use crate::generic::worker::{PAUSE, Worker};
 use crate::netdev::NetDev;
+use crate::os;
 
 /// Threads that drive workers. Dropping the pool ends them; the workers of remaining devices are then not driven any more.
 pub struct WorkerPool {
@@ -46,8 +46,7 @@ impl WorkerPool {
             let inbox = Arc::new(Inbox::default());
             let own = inbox.clone();
             let life = move || {
-                // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
-                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+                os::sleep_precisely();
                 Driver { inbox: own, driven: HashMap::new(), times: BTreeSet::new() }.run();
             };
             let thread = thread::Builder::new().name(format!("txq-pool-{number}")).spawn(life)?;

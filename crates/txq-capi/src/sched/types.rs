@@ -1,7 +1,5 @@
 //! The structs that a scheduler's functions read and write.
 
-use std::ffi::c_void;
-
 use txq_sched::stats::QdiscStats;
 
 use crate::strings::Sized32;
@@ -29,8 +27,8 @@ pub struct txq_sched_config {
     pub tx_queue_len: u32,
 }
 
-/// A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it. Set all
-/// fields; a struct of zeros with `size`, `len` and `value` is a packet.
+/// A packet to enqueue: the address of the program's own buffer, or another number for it, and what qdiscs and filters need to
+/// know of it. Set all fields; a struct of zeros with `size`, `len` and `value` is a packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct txq_item {
@@ -38,8 +36,9 @@ pub struct txq_item {
     pub size: u32,
     /// The packet's length on the link, with its link-layer header if it has one. Rates, quanta and byte limits count it.
     pub len: u32,
-    /// The program's value, which dequeue and drops return. The library never reads what it points to.
-    pub value: *mut c_void,
+    /// The program's value, which dequeue and drops return: a pointer of C as `(uintptr_t)buffer`, or any other number, such as
+    /// a handle of Go's `cgo.NewHandle`. The library only returns it.
+    pub value: usize,
     /// The packet's first bytes, from its Ethernet or IP header on; NULL if filters and qdiscs need none. Filters read
     /// them, qdiscs hash flows in them.
     pub header: *const u8,
@@ -47,7 +46,7 @@ pub struct txq_item {
     pub header_len: u32,
     /// What the header begins with: TXQ_LINK_ETHERNET or TXQ_LINK_IP.
     pub link: u32,
-    /// The priority: a band, or a class such as 0x10010 for 1:10.
+    /// The priority: a band, or a class, as TXQ_CLASS(1, 0x10) for 1:10.
     pub priority: u32,
     /// The mark that fw filters match.
     pub mark: u32,
@@ -68,7 +67,7 @@ pub struct txq_departed {
     /// The packet's length.
     pub len: u32,
     /// The program's value.
-    pub value: *mut c_void,
+    pub value: usize,
     /// The earliest departure time, which fq sets when it paces; 0 for at once.
     pub departure: u64,
     /// The byte that the IPv4 header's TOS or the IPv6 header's traffic class must have now, because a qdisc has marked
@@ -87,7 +86,7 @@ pub struct txq_dropped {
     /// Why it was dropped: TXQ_DROP_...
     pub reason: u32,
     /// The program's value.
-    pub value: *mut c_void,
+    pub value: usize,
 }
 
 /// The counters of a qdisc, as `tc -s` prints them.

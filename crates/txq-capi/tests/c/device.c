@@ -89,6 +89,44 @@ static void sends(void)
 	end(dev);
 }
 
+/* A packet grows at its end, up to what its buffer has. */
+static void grows(void)
+{
+	txq_dev_config *config = txq_dev_config_new("null");
+	CHECK(txq_dev_config_set(config, "room", "1000") == 0 && txq_dev_config_set(config, "tailroom", "16") == 0);
+	CHECK(txq_dev_config_set(config, "buffers", "64") == 0);
+	txq_dev *dev = txq_dev_start(config);
+	txq_sender *sender = txq_sender_new(dev, "main");
+	txq_packet packet = {.size = sizeof packet};
+
+	CHECK(txq_sender_alloc(sender, &packet, 1, 1000) == 1);
+	int64_t free = txq_packet_tailroom(sender, &packet);
+	CHECK(free >= 16 && free < 16 + 128);
+	memset(packet.data, 1, 1000);
+	uint8_t *tag = txq_packet_put(sender, &packet, 16);
+	CHECK(tag == packet.data + 1000 && packet.len == 1016 && txq_packet_tailroom(sender, &packet) == free - 16);
+	memset(tag, 2, 16);
+	CHECK_ERROR(txq_packet_put(sender, &packet, free), NULL, "the key tailroom");
+	CHECK_ERROR(txq_packet_put(sender, &packet, SIZE_MAX), NULL, "bytes behind it");
+	CHECK(packet.len == 1016 && packet.data[999] == 1);
+	/* What the program has cut off counts as free; the end is where the program says. */
+	packet.len = 10;
+	CHECK(txq_packet_tailroom(sender, &packet) == free + 990);
+	CHECK(txq_packet_put(sender, &packet, 5) == packet.data + 10 && packet.len == 15);
+	packet.len = 16;
+	CHECK_ERROR(txq_packet_put(sender, &packet, 1), NULL, "longer");
+	packet.len = 15;
+	CHECK(txq_xmit(sender, &packet, 1) == TXQ_SUCCESS);
+	CHECK_ERROR(txq_packet_put(sender, &packet, 1), NULL, "sent or discarded");
+	CHECK(txq_packet_tailroom(sender, &packet) == TXQ_E_INVALID);
+	CHECK(txq_packet_put(sender, NULL, 1) == NULL && txq_packet_tailroom(NULL, &packet) == TXQ_E_NULL);
+	packet.size = 3;
+	CHECK(txq_packet_tailroom(sender, &packet) == TXQ_E_SIZE);
+	CHECK(txq_dev_drain(dev, 60 * SECOND) == 1 && stats_of(dev).bytes_sent == 15);
+	CHECK(txq_sender_free(sender) == 0);
+	end(dev);
+}
+
 /* A sender that finds the queue full is told when there is room. */
 static void waits_for_room(void)
 {
@@ -167,7 +205,16 @@ static void refuses(void)
 	CHECK(txq_dev_config_set(config, "txqs", NULL) == TXQ_E_NULL);
 	CHECK(txq_dev_config_set(config, not_utf8, "1") == TXQ_E_TEXT);
 	CHECK_ERROR(txq_dev_config_set(config, "txq", "1"), TXQ_E_INVALID, "txqs");
-	CHECK_ERROR(txq_dev_config_set(config, "txqs", "-1"), TXQ_E_INVALID, "-1");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", "-1"), TXQ_E_INVALID,
+		    "txqs \"-1\" is not a whole number: use 0 to 65535");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", ""), TXQ_E_INVALID, "txqs \"\" is not a whole number");
+	CHECK_ERROR(txq_dev_config_set(config, "ring", "1k"), TXQ_E_INVALID,
+		    "ring \"1k\" is not a whole number: use 0 to 4294967295");
+	CHECK_ERROR(txq_dev_config_set(config, "txqs", "65536"), TXQ_E_INVALID,
+		    "txqs \"65536\" is too large: use 0 to 65535");
+	CHECK_ERROR(txq_dev_config_set(config, "rate_bps", "99999999999999999999999999999999999999999999"), TXQ_E_INVALID,
+		    "is too large: use 0 to 18446744073709551615");
+	CHECK_ERROR(txq_dev_config_set(config, "discipline", "lama"), TXQ_E_INVALID, "use one of");
 	CHECK(txq_dev_config_set(config, "buffers", "99999999999999999999") == TXQ_E_INVALID);
 	CHECK(txq_dev_config_set(config, "discipline", "anarchy") == TXQ_E_INVALID);
 	CHECK_ERROR(txq_dev_config_set(config, "xps", "ff"), TXQ_E_INVALID, "auto or none");
@@ -480,6 +527,54 @@ static void ask(const char *path, const char *line, char *answer, size_t n)
 }
 
 /* A tool of the operator reaches the device while the program runs. */
+struct question {
+	const char *path, *line;
+	char answer[4096];
+};
+
+static void *asks(void *argument)
+{
+	struct question *question = argument;
+
+	ask(question->path, question->line, question->answer, sizeof question->answer);
+	return NULL;
+}
+
+/* A command on a scheduler waits for the thread that owns the scheduler. */
+static void serves_a_scheduler(txq_server *server, const char *path)
+{
+	txq_sched *s = txq_sched_new("handle 1: pfifo limit 4", NULL);
+	txq_dropped dropped = {.size = sizeof dropped};
+	struct question question = {
+		path, "{\"v\":1,\"tc\":{\"words\":[\"qdisc\",\"replace\",\"dev\",\"mbufs\",\"root\",\"fq_codel\"]}}\n", ""};
+	char shown[4096];
+	pthread_t thread;
+	int64_t polled = 0;
+
+	CHECK(s != NULL);
+	CHECK(txq_sched_control_fd(s) == TXQ_E_INVALID && txq_sched_control_poll(s, 1) == TXQ_E_INVALID);
+	CHECK_ERROR(txq_server_add_sched(server, s, "a b"), TXQ_E_INVALID, "1 to 15");
+	CHECK(txq_server_add_sched(server, s, NULL) == TXQ_E_NULL && txq_server_add_sched(server, NULL, "x") == TXQ_E_NULL);
+	CHECK(txq_server_add_sched(server, s, "mbufs") == 0);
+	CHECK_ERROR(txq_server_add_sched(server, s, "mbufs"), TXQ_E_INVALID, "served already");
+	CHECK(txq_sched_control_poll(s, 1) == 0);
+	txq_item item = {.size = sizeof item, .len = 100, .value = 7};
+	CHECK(txq_sched_enqueue(s, 1, &item, 1) == 1);
+
+	struct pollfd wait = {.fd = txq_sched_control_fd(s), .events = POLLIN};
+	CHECK(wait.fd >= 0 && poll(&wait, 1, 0) == 0);
+	CHECK(pthread_create(&thread, NULL, asks, &question) == 0);
+	CHECK(poll(&wait, 1, 60000) == 1);
+	while (polled == 0)
+		polled = txq_sched_control_poll(s, 2);
+	CHECK(polled > 0 && pthread_join(thread, NULL) == 0);
+	CHECK(strstr(question.answer, "\"rc\":0") != NULL);
+	CHECK(txq_sched_show(s, TXQ_SHOW_QDISCS, NULL, 0, shown, sizeof shown) > 0 && strstr(shown, "fq_codel") != NULL);
+	/* What was queued in the qdisc that is gone is the program's again. */
+	CHECK(txq_sched_dropped(s, &dropped, 1) == 1 && dropped.value == 7);
+	CHECK(txq_sched_free(s) == 0);
+}
+
 static void serves(void)
 {
 	char folder[] = "/tmp/txq-capi-XXXXXX", place[64], path[128], answer[4096], shown[4096];
@@ -493,6 +588,7 @@ static void serves(void)
 	CHECK(txq_server_new(place) == NULL && strstr(txq_last_error(), "another txq listens there") != NULL);
 	CHECK(txq_server_path(server, path, sizeof path) == (int64_t)strlen(place) && strcmp(path, place) == 0);
 
+	serves_a_scheduler(server, path);
 	txq_dev *dev = null_device("pfifo limit 40");
 	CHECK(txq_server_add(server, NULL) == TXQ_E_NULL && txq_server_add(NULL, dev) == TXQ_E_NULL);
 	CHECK(txq_server_add(server, dev) == 0 && txq_server_add(server, dev) == 0);
@@ -528,6 +624,7 @@ static void opened_twice(void)
 int main(void)
 {
 	sends();
+	grows();
 	waits_for_room();
 	limits();
 	refuses();

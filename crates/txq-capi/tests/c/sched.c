@@ -5,7 +5,7 @@
 
 #define SECOND 1000000000ull
 
-static txq_item item_of(void *value, uint32_t len)
+static txq_item item_of(uintptr_t value, uint32_t len)
 {
 	txq_item item = {.size = sizeof item, .len = len, .value = value};
 	return item;
@@ -28,7 +28,7 @@ static void schedules(void)
 	CHECK(txq_sched_next(s, &at) == 0);
 	for (int i = 0; i < 20; i++) {
 		values[i] = i;
-		items[i] = item_of(&values[i], 1500);
+		items[i] = item_of((uintptr_t)&values[i], 1500);
 		items[i].mark = i >= 10 ? 7 : 0;
 	}
 	CHECK(txq_sched_enqueue(s, now, items, 20) == 20);
@@ -70,8 +70,8 @@ static void drops(void)
 	txq_sched *s = txq_sched_new("pfifo limit 3", &config);
 
 	CHECK(s != NULL);
-	for (intptr_t i = 0; i < 8; i++)
-		items[i] = item_of((void *)(i + 1), 100);
+	for (int i = 0; i < 8; i++)
+		items[i] = item_of(i + 1, 100);
 	/* Three are queued and four dropped; then as many dropped ones wait as packets may be queued. */
 	CHECK(txq_sched_enqueue(s, 1, items, 8) == 7);
 	CHECK(txq_sched_enqueue(s, 1, items + 7, 1) == 0);
@@ -79,19 +79,19 @@ static void drops(void)
 	for (int64_t n; (n = txq_sched_dropped(s, dropped, 3)) > 0; seen += n)
 		for (int64_t i = 0; i < n; i++) {
 			CHECK(dropped[i].reason == TXQ_DROP_QDISC_OVERLIMIT && dropped[i].size == sizeof dropped[i]);
-			back[(intptr_t)dropped[i].value - 1]++;
+			back[dropped[i].value - 1]++;
 		}
 	CHECK(seen == 4);
 	CHECK(txq_sched_enqueue(s, 1, items + 7, 1) == 1);
 	CHECK(txq_sched_dropped(s, dropped, 3) == 1);
 	back[7]++;
 	CHECK(txq_sched_dequeue(s, 1, &out, 1, 0) == 1);
-	back[(intptr_t)out.value - 1]++;
+	back[out.value - 1]++;
 	CHECK(txq_sched_purge(s, 2) == 0);
 	CHECK(txq_sched_dropped(s, dropped, 3) == 2);
 	for (int i = 0; i < 2; i++) {
 		CHECK(strcmp(txq_drop_reason(dropped[i].reason), "QUEUE_PURGE") == 0);
-		back[(intptr_t)dropped[i].value - 1]++;
+		back[dropped[i].value - 1]++;
 	}
 	for (int i = 0; i < 8; i++)
 		CHECK(back[i] == 1);
@@ -109,7 +109,7 @@ static void headers(void)
 
 	CHECK(s != NULL);
 	for (int i = 0; i < 64; i++) {
-		txq_item item = item_of(ip, 1500);
+		txq_item item = item_of((uintptr_t)ip, 1500);
 		item.header = ip;
 		item.header_len = sizeof ip;
 		item.link = TXQ_LINK_IP;
@@ -128,7 +128,7 @@ static void headers(void)
 	CHECK(s != NULL);
 	CHECK(txq_sched_tc(s, 1, "filter add parent 1: protocol ip flower ip_tos 0xb8/0xfc classid 1:1") == 0);
 	for (int i = 0; i < 2; i++) {
-		txq_item item = item_of(&out[i], 1500);
+		txq_item item = item_of(i, 1500);
 		ip[1] = i == 1 ? 0xb8 : 0;
 		item.header = ip;
 		item.header_len = sizeof ip;
@@ -136,7 +136,7 @@ static void headers(void)
 		CHECK(txq_sched_enqueue(s, 1, &item, 1) == 1);
 	}
 	CHECK(txq_sched_dequeue(s, 2, out, 2, 0) == 2);
-	CHECK(out[0].value == &out[1] && out[1].value == &out[0]);
+	CHECK(out[0].value == 1 && out[1].value == 0);
 	CHECK(txq_sched_free(s) == 0);
 }
 
@@ -155,6 +155,17 @@ static void shows(void)
 	CHECK(strcmp(small, "qdisc h") == 0);
 	CHECK(txq_sched_show(s, TXQ_SHOW_CLASSES, NULL, TXQ_SHOW_STATS, text, sizeof text) > 0);
 	CHECK(strstr(text, "class htb 1:10 root") != NULL && strstr(text, "Sent 0 bytes") != NULL);
+
+	/* A priority names a class of its own. */
+	txq_item item = item_of(7, 100);
+	txq_departed out = {.size = sizeof out};
+	item.priority = TXQ_CLASS(1, 0x20);
+	CHECK(item.priority == 0x10020 && TXQ_CLASS(0xffff, 0xffff) == 0xffffffff);
+	CHECK(txq_sched_tc(s, 1, "class add parent 1: classid 1:20 htb rate 1mbit") == 0);
+	CHECK(txq_sched_enqueue(s, 1, &item, 1) == 1 && txq_sched_dequeue(s, 1, &out, 1, 0) == 1 && out.value == 7);
+	CHECK(txq_sched_show(s, TXQ_SHOW_CLASSES, NULL, TXQ_SHOW_STATS, text, sizeof text) > 0);
+	CHECK(strstr(strstr(text, "class htb 1:20"), "Sent 100 bytes 1 pkt") != NULL);
+
 	CHECK(txq_sched_show(s, TXQ_SHOW_FILTERS, "1:", TXQ_SHOW_JSON, text, sizeof text) > 0);
 	CHECK(text[0] == '[' && strstr(text, "\"kind\":\"fw\"") != NULL);
 	CHECK(txq_sched_show(s, TXQ_SHOW_QDISCS, NULL, TXQ_SHOW_JSON | TXQ_SHOW_STATS, text, sizeof text) > 0);
@@ -172,7 +183,7 @@ static void refuses(void)
 {
 	static const char not_utf8[] = {'p', (char)0xff, 0};
 	uint64_t at;
-	txq_item item = item_of(NULL, 100);
+	txq_item item = item_of(0, 100);
 	txq_departed out = {.size = sizeof out};
 	txq_dropped dropped = {.size = sizeof dropped};
 	txq_qdisc_stats stats = {.size = sizeof stats};

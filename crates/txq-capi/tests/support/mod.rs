@@ -78,7 +78,7 @@ impl Library {
     }
 
     /// Runs a compiler on a file of this crate, if this machine has the compiler.
-    pub(crate) fn check(&self, compiler: &str, flags: &[&str], source: &str) {
+    pub(crate) fn check(&self, compiler: &str, flags: &[String], source: &str) {
         if !has(compiler) {
             eprintln!("SKIP {compiler}: not installed");
             return;

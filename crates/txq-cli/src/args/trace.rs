@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use txq_cli_common::span::Span;
+use txq_cli_common::within::Within;
 
 use super::Target;
 
@@ -30,7 +31,7 @@ pub(crate) struct TraceArgs {
     pub(crate) dev: Option<String>,
     /// Trace only this txq
     #[arg(long, value_name = "N")]
-    pub(crate) txq: Option<u16>,
+    pub(crate) txq: Option<Within<0, 65_535>>,
     /// Trace only the queue of this qdisc (8001:), or of this class of mq or mqprio (1:2)
     #[arg(long, value_name = "HANDLE")]
     pub(crate) handle: Option<String>,
@@ -41,8 +42,8 @@ pub(crate) struct TraceArgs {
     #[arg(long = "reason", value_name = "REASON")]
     pub(crate) reasons: Vec<String>,
     /// End after this many events
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
+    #[arg(short = 'c', long, value_name = "N")]
+    pub(crate) count: Option<Within<1, { u64::MAX }>>,
     /// End after this time
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,

@@ -19,9 +19,15 @@ pub(crate) struct WebArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The address to listen on; port 0 chooses a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9119")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9119", value_parser = listen)]
     pub(crate) listen: SocketAddr,
     /// Do not print the address
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// Reads the address of `--listen`.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let remedy = "write a numeric address and a port, as 127.0.0.1:9119 or [::1]:9119";
+    text.parse().map_err(|_| format!("\"{text}\" is no ADDRESS:PORT: {remedy}"))
 }

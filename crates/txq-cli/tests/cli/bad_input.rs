@@ -160,6 +160,21 @@ fn options_of_replay() {
 }
 
 #[test]
+fn options_of_trace_and_web() {
+    for (command, parts) in [
+        ("trace --txq x", &["--txq", "\"x\" is no whole number: use 0 to 65535"][..]),
+        ("trace --txq 65536", &["65536 is out of range: use 0 to 65535"]),
+        ("trace -c 0", &["0 is out of range: use 1 to"]),
+        ("trace -c 1k", &["\"1k\" is no whole number"]),
+        ("web --listen 9119", &["\"9119\" is no ADDRESS:PORT", "127.0.0.1:9119"]),
+        ("web --listen localhost:9119", &["write a numeric address and a port"]),
+    ] {
+        let arguments: Vec<_> = command.split_whitespace().collect();
+        refused(&txq(&arguments), INPUT, parts);
+    }
+}
+
+#[test]
 #[cfg(feature = "bench")]
 fn options_of_bench() {
     for (options, parts) in [

@@ -20,8 +20,8 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with(name, |dev| match verb.word() {
-        Some(verb) => dev.tc(&format!("class {verb} {text}")),
+    let done = devices.with_target(name, |target| match verb.word() {
+        Some(verb) => target.tc(&format!("class {verb} {text}")),
         None => Ok(Vec::new()),
     });
     match done {
@@ -127,7 +127,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.classes(style))?,
+        Some(name) => listed(devices, name, |target| target.classes(style))?,
         None => Vec::new(),
     };
     listed.retain(|info| filter.passes(info));

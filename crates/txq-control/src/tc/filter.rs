@@ -11,6 +11,7 @@ use super::command::{Object, Verb, whole};
 use super::show::{Show, json, listed};
 use crate::answer::{Answer, INPUT, REFUSED, WORDS, nearest};
 use crate::devices::Devices;
+use crate::target::Target;
 
 /// The kinds of filters.
 const KINDS: [&str; 6] = ["basic", "flow", "flower", "fw", "matchall", "u32"];
@@ -28,12 +29,12 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
     // The devices that actions name are looked up before this one is held.
     let targets = targets(devices, rest);
     let connect = |dev: &NetDev| targets.iter().try_for_each(|target| dev.connect(target));
-    let done = devices.with(name, |dev| match verb.word() {
+    let done = devices.with_target(name, |target| match verb.word() {
         Some(verb) => {
-            if verb != "del" {
+            if let (Target::Dev(dev), false) = (target, verb == "del") {
                 connect(dev)?;
             }
-            dev.tc(&format!("filter {verb} {text}"))
+            target.tc(&format!("filter {verb} {text}"))
         }
         None => Ok(Vec::new()),
     });
@@ -156,7 +157,7 @@ pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
 pub(super) fn get(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let (name, text) = (complete(rest)?, rest.join(" "));
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
-    match devices.with(name, |dev| dev.filter(&text, style)) {
+    match devices.with_target(name, |target| target.filter(&text, style)) {
         Some(Ok(info)) => Ok(Answer::good(print(&[info], None, false, show))),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => Err(Answer::no_device(name, &devices.names())),
@@ -219,7 +220,7 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
-        Some(name) => listed(devices, name, |dev| dev.filters(filter.parent, style))?,
+        Some(name) => listed(devices, name, |target| target.filters(filter.parent, style))?,
         None => Vec::new(),
     };
     let pref = filter.pref.filter(|&pref| pref != 0);

@@ -1,12 +1,12 @@
 //! `tc qdisc add`, `change`, `replace` and `del`.
 
-use txq::NetDev;
 use txq::tc::{Handle, Header, ParseError, Words};
 
 use super::check;
 use super::command::{Object, Verb};
 use crate::answer::{Answer, REFUSED};
 use crate::devices::Devices;
+use crate::target::Target;
 
 /// The words after the verb: the header up to the kind, and the kind's options.
 pub(super) struct Place<'a> {
@@ -34,7 +34,7 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with(name, |dev| apply(dev, verb, &place.header, rest));
+    let done = devices.with_target(name, |target| apply(target, verb, &place.header, rest));
     match done {
         Some(Ok(_)) => Ok(Answer::default()),
         Some(Err(error)) => {
@@ -54,22 +54,32 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     }
 }
 
-fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<Vec<String>, ParseError> {
+fn apply(
+    target: &Target,
+    verb: Verb,
+    header: &Header<'_>,
+    rest: &[String],
+) -> Result<Vec<String>, ParseError> {
     let text = rest.join(" ");
     if header.parent.is_some_and(|parent| parent != Handle::UNSPEC) {
         return match verb.word() {
-            Some(verb) => dev.tc(&format!("qdisc {verb} {text}")),
+            Some(verb) => target.tc(&format!("qdisc {verb} {text}")),
             None => Ok(Vec::new()),
         };
     }
-    by_handle(dev, verb, header, &text)
+    by_handle(target, verb, header, &text)
 }
 
 /// Changes an existing qdisc that is named by its handle alone, for `change` and `replace`; an error for `add` and `del`.
-fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<Vec<String>, ParseError> {
+fn by_handle(
+    target: &Target,
+    verb: Verb,
+    header: &Header<'_>,
+    text: &str,
+) -> Result<Vec<String>, ParseError> {
     let place = "say where: root, or parent MAJOR:MINOR";
     let asked = header.handle.filter(|&handle| handle != Handle::UNSPEC);
-    let there = dev.qdiscs(Default::default()).into_iter().find(|info| Some(info.handle) == asked);
+    let there = target.qdiscs(Default::default())?.into_iter().find(|info| Some(info.handle) == asked);
     let message = match (verb, asked, there) {
         (Verb::Del, _, None) => "Error: Failed to find qdisc with specified handle.",
         (Verb::Del, _, Some(_)) => "Error: Classid cannot be zero.",
@@ -77,9 +87,9 @@ fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Resul
         (_, _, None) => "Error: Specified qdisc not found.",
         (Verb::Add, _, Some(_)) => "Error: Exclusivity flag on, cannot modify.",
         (_, _, Some(info)) if info.parent == Handle::ROOT => {
-            return dev.tc(&format!("qdisc change root {text}"));
+            return target.tc(&format!("qdisc change root {text}"));
         }
-        (_, _, Some(info)) => return dev.tc(&format!("qdisc change parent {} {text}", info.parent)),
+        (_, _, Some(info)) => return target.tc(&format!("qdisc change parent {} {text}", info.parent)),
     };
     Err(ParseError::new(message).with_remedy(place))
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use txq::NetDev;
 use txq::tc::{Handle, ParseError, QdiscInfo, Style, Words, show_json, show_text};
 
 use super::check::unknown_word;
@@ -10,6 +9,7 @@ use super::command::{Object, find};
 use super::pretty::pretty;
 use crate::answer::Answer;
 use crate::devices::Devices;
+use crate::target::Target;
 
 /// tc's options for its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,24 +124,28 @@ pub(super) fn qdiscs(devices: &Devices, rest: &[String], show: &Show) -> Result<
     let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let listed = match filter.dev {
         Some(name) => {
-            let mut of = listed(devices, name, |dev| dev.qdiscs(style))?;
+            let mut of = listed(devices, name, |target| target.qdiscs(style))?;
             // Like tc, leave out a device that the command names.
             of.iter_mut().for_each(|info| info.dev = None);
             of
         }
-        None => devices.all(|dev| dev.qdiscs(style)).concat(),
+        None => {
+            let all = devices.targets(None);
+            all.iter().map(|target| target.qdiscs(style)).collect::<Result<Vec<_>, _>>()?.concat()
+        }
     };
     let listed: Vec<_> = listed.into_iter().filter(|info| filter.passes(info)).collect();
     Ok(Answer::good(print(&listed, show)))
 }
 
-/// Returns the result of `f` on the named device; an error if there is no such device.
+/// Returns the result of `f` on the named device or scheduler; an error if there is no such device.
 pub(super) fn listed<T>(
     devices: &Devices,
     name: &str,
-    f: impl FnOnce(&NetDev) -> Vec<T>,
+    f: impl FnOnce(&Target) -> Result<Vec<T>, ParseError>,
 ) -> Result<Vec<T>, Answer> {
-    devices.with(name, f).ok_or_else(|| Answer::no_device(name, &devices.names()))
+    let found = devices.with_target(name, f);
+    Ok(found.ok_or_else(|| Answer::no_device(name, &devices.names()))??)
 }
 
 fn print(qdiscs: &[QdiscInfo], show: &Show) -> String {

@@ -50,7 +50,7 @@ impl<A: Arch> Cache<A> {
     pub fn copy(&mut self, of: &Packet<A>, head: usize, part: Range<usize>) -> Result<Packet<A>, AllocError> {
         let (head, part) = (&of.data()[..head], &of.data()[part]);
         let len = head.len() + part.len();
-        let space = self.shared.room + usize::from(self.shared.headroom);
+        let space = self.store().space;
         if len > space {
             return Err(self.too_long(len));
         }

@@ -84,6 +84,11 @@ impl<A: Arch> Home<A> {
         self.cpu.load(Relaxed)
     }
 
+    /// Returns the bytes of each buffer of its pool that a packet may have.
+    pub(crate) fn space(&self) -> usize {
+        self.store.space
+    }
+
     /// Names its lines ([`Arch::name`]).
     fn name_lines(&self) {
         A::name(self, "pool: a sender's home");

@@ -94,6 +94,9 @@ pub struct PoolConfig {
     pub room: usize,
     /// Bytes that stay free in front of a new packet, for headers; at most 16384.
     pub headroom: u16,
+    /// Bytes that stay free behind a packet of `room` bytes, for trailers ([`Packet::put`](crate::packet::Packet::put)); at most
+    /// 16384. A shorter packet has more, and so has a buffer of the pool's own memory, whose length is rounded up to cache lines.
+    pub tailroom: u16,
     /// Where the memory comes from.
     pub backing: Backing,
     /// Where a buffer goes when a thread other than the one that allocated it frees it.
@@ -122,6 +125,7 @@ impl Default for PoolConfig {
             max_buffers: 0,
             room: 1920,
             headroom: 128,
+            tailroom: 0,
             backing: Backing::Auto,
             free: FreeMode::Defer,
             defer_max: DEFER_MAX,
@@ -153,6 +157,7 @@ struct Shared<A: Arch> {
     name: String,
     room: usize,
     headroom: u16,
+    tailroom: u16,
     stride: usize,
     memory: ManuallyDrop<Memory<A>>,
 }
@@ -227,6 +232,7 @@ impl<A: Arch> Pool<A> {
             max_buffers,
             room,
             headroom,
+            tailroom,
             backing,
             free,
             defer_max,
@@ -252,12 +258,16 @@ impl<A: Arch> Pool<A> {
         if headroom > 16384 {
             return Err(size("headroom", headroom.into(), "0 to 16384 bytes"));
         }
-        let each = room + usize::from(headroom);
+        if tailroom > 16384 {
+            return Err(size("tailroom", tailroom.into(), "0 to 16384 bytes"));
+        }
+        let each = usize::from(headroom) + room + usize::from(tailroom);
         // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
         let stride = lent.as_ref().and_then(|lent| lent.stride).unwrap_or((each.div_ceil(64) | 1) * 64);
         if each > stride {
+            let around = usize::from(headroom) + usize::from(tailroom);
             let range =
-                format!("1 to {} bytes (stride less headroom)", stride.saturating_sub(headroom.into()));
+                format!("1 to {} bytes (stride less headroom and tailroom)", stride.saturating_sub(around));
             return Err(size("room", room, &range));
         }
         if let Some(lent) = &lent
@@ -275,6 +285,8 @@ impl<A: Arch> Pool<A> {
             source: io::ErrorKind::OutOfMemory.into(),
         })?;
         let bytes = stride.saturating_mul(max as usize);
+        // Behind `each`, an element of someone else's memory may hold their own data.
+        let space = if lent.is_some() { each } else { stride };
         let region = match lent {
             Some(memory) => Ok(Region::lent(memory)),
             None => Region::new(bytes, stride.saturating_mul(buffers as usize), backing),
@@ -287,9 +299,9 @@ impl<A: Arch> Pool<A> {
         let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
         slots.extend((0..max).map(slot));
         let slots = slots.into_boxed_slice();
-        let store = Arc::new(Store::new(free, &slots, (defer_max, reserve), &nodes));
+        let store = Arc::new(Store::new(free, &slots, (defer_max, reserve), space, &nodes));
         let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
-        let shared = Arc::new(Shared { name, room, headroom, stride, memory });
+        let shared = Arc::new(Shared { name, room, headroom, tailroom, stride, memory });
         if buffers < max {
             shared.memory.store.resize(buffers, &[]);
         }
@@ -368,6 +380,17 @@ impl<A: Arch> Pool<A> {
     #[inline(never)]
     pub fn headroom(&self) -> usize {
         self.0.headroom.into()
+    }
+
+    /// Returns the [`tailroom`](PoolConfig::tailroom) that the pool was made with.
+    pub fn tailroom(&self) -> usize {
+        self.0.tailroom.into()
+    }
+
+    /// Returns the number of bytes of a buffer that a packet may have, with the free bytes around it: the headroom, the room
+    /// and the tailroom, and in the pool's own memory the rest of the cache lines.
+    pub fn space(&self) -> usize {
+        self.0.memory.store.space
     }
 
     /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].

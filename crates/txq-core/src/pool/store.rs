@@ -47,6 +47,8 @@ pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
     /// The address of the first descriptor; the others' indices follow from it.
     base: usize,
+    /// The bytes of each buffer that a packet may have. Never changes, and no more than the distance between two buffers.
+    pub(super) space: usize,
     /// [`PoolConfig::defer_max`](super::PoolConfig::defer_max). Read by every remote free, written by
     /// [`Pool::set_defer_max`](super::Pool::set_defer_max). Relaxed: a stale bound only defers a few buffers more or fewer.
     defer_max: A::AtomicU32,
@@ -126,6 +128,7 @@ impl<A: Arch> Store<A> {
         mode: FreeMode,
         slots: &[Slot<A>],
         (defer_max, reserve): (u32, u32),
+        space: usize,
         nodes: &[CpuMask],
     ) -> Self {
         let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
@@ -137,6 +140,7 @@ impl<A: Arch> Store<A> {
         Self {
             mode,
             base: slots.as_ptr().addr(),
+            space,
             size: Size::new(slots.len() as u32),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),

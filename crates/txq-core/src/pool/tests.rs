@@ -35,6 +35,72 @@ fn a_packet_has_room_in_front_and_behind() {
 }
 
 #[test]
+fn a_packet_grows_at_the_end_into_what_the_buffer_has() {
+    let pool = pool(4);
+    // 64 bytes in front, 256 for packets, rounded up to an odd number of cache lines: 320 is such a number.
+    assert_eq!((pool.space(), pool.region().1, pool.tailroom()), (320, 320, 0));
+    let mut cache = pool.cache("s", 0);
+    let mut packet = cache.alloc(3).unwrap();
+    packet.data_mut().copy_from_slice(b"xyz");
+    packet.set_hash(7);
+    packet.set_protocol_offsets(0, 0, 0);
+    assert_eq!(packet.tailroom(), 253);
+    packet.put(2).unwrap().copy_from_slice(b"ab");
+    assert_eq!((packet.data(), packet.len(), packet.hash()), (&b"xyzab"[..], 5, 0));
+    assert_eq!(packet.protocol_offsets(), None);
+    assert!(packet.put(252).is_none() && packet.put(usize::MAX).is_none());
+    assert_eq!((packet.data(), packet.tailroom()), (&b"xyzab"[..], 251));
+    packet.put(251).unwrap().fill(9);
+    assert_eq!((packet.len(), packet.tailroom(), packet.put(0).map(|end| end.len())), (256, 0, Some(0)));
+    // Bytes pulled off the front are no room at the end; bytes cut off the end are.
+    packet.pull(100).unwrap();
+    packet.truncate(10);
+    assert_eq!((packet.headroom(), packet.tailroom()), (164, 146));
+    assert_eq!(packet.put(1).unwrap(), [9]);
+}
+
+#[test]
+fn the_configured_tailroom_is_behind_the_longest_packet() {
+    let config = PoolConfig { room: 256, headroom: 64, tailroom: 16, buffers: 2, ..PoolConfig::default() };
+    let pool = Pool::<Native>::new(&PoolConfig { backing: Backing::Heap, ..config }).unwrap();
+    // The pool's own memory is used up to the next buffer.
+    assert_eq!((pool.space(), pool.region().1, pool.tailroom()), (448, 448, 16));
+    let mut cache = pool.cache("s", 0);
+    let (mut packet, mut neighbour) = (cache.alloc(256).unwrap(), cache.alloc(256).unwrap());
+    neighbour.push(64).unwrap().fill(1);
+    packet.put(128).unwrap().fill(2);
+    assert!(packet.put(1).is_none() && neighbour.data()[..64] == [1; 64]);
+    // A copy has room for all of it, and as much in front as fits.
+    let mut copies = pool.cache("copies", 0);
+    drop(neighbour);
+    drop(cache);
+    let mut copy = copies.copy(&packet, 0, 0..384).unwrap();
+    assert_eq!((copy.data(), copy.headroom(), copy.tailroom()), (packet.data(), 64, 0));
+    assert!(copy.put(1).is_none());
+    let wrong = PoolConfig { tailroom: 16385, ..PoolConfig::default() };
+    assert!(Pool::<Native>::new(&wrong).unwrap_err().to_string().contains("tailroom"));
+}
+
+#[test]
+fn a_packet_with_bytes_beyond_its_buffer_does_not_grow() {
+    let mut cache = pool(4).cache("s", 0);
+    for len in [10, 1000] {
+        let mut packet = cache.alloc(10).unwrap();
+        packet.set_len_beyond(len);
+        assert_eq!((packet.tailroom(), packet.put(1)), (0, None));
+        packet.set_pkt_len(7);
+        assert_eq!((packet.tailroom(), packet.put(1)), (0, None));
+        assert_eq!((packet.len(), packet.data().len()), (len as usize, 10));
+    }
+    // A size table's length is none of the packet's own.
+    let mut packet = cache.alloc(10).unwrap();
+    packet.set_pkt_len(1000);
+    assert_eq!(packet.tailroom(), 246);
+    packet.put(1).unwrap()[0] = 1;
+    assert_eq!((packet.len(), packet.data().len()), (11, 11));
+}
+
+#[test]
 fn exhaustion_is_an_error_that_names_the_pool_and_ends_when_a_packet_does() {
     let mut cache = pool(2).cache("s", 0);
     let first = cache.alloc(1).unwrap();

@@ -75,8 +75,8 @@ impl Umem {
     /// Returns the kernel's part of the space in front of a received frame, so that the frame begins at the pool's headroom or
     /// behind it.
     pub(super) fn headroom(&self) -> usize {
-        // A buffer is the pool's headroom and room, rounded up: this is the headroom, or up to 127 bytes more.
-        (self.stride - self.pool.room()).saturating_sub(XDP_HEADROOM)
+        // A buffer is the pool's headroom, room and tailroom, rounded up: this is the headroom, or up to 127 bytes more.
+        (self.stride - self.pool.room() - self.pool.tailroom()).saturating_sub(XDP_HEADROOM)
     }
 
     /// Returns the buffer that holds the address of a descriptor, and the offset in the region where its frame begins; `None`
@@ -176,6 +176,14 @@ mod tests {
         let umem = umem(config, true).unwrap();
         assert!(XDP_HEADROOM + umem.headroom() >= 512);
         assert!(umem.headroom() + XDP_HEADROOM <= umem.chunk - 2000);
+    }
+
+    #[test]
+    fn a_tailroom_stays_behind_received_frames() {
+        let config = PoolConfig { tailroom: 300, headroom: 512, ..pool_config(4) };
+        let umem = umem(config, true).unwrap();
+        let begins = XDP_HEADROOM + umem.headroom();
+        assert!(begins >= 512 && begins + 1856 + 300 <= umem.stride);
     }
 
     #[test]

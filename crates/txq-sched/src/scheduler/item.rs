@@ -4,6 +4,8 @@ use txq_core::arch::Nanos;
 use txq_core::drop::DropReason;
 use txq_core::flow::Link;
 
+use crate::tc::Handle;
+
 /// A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it.
 ///
 /// ```
@@ -39,9 +41,15 @@ impl<'h, T> Item<'h, T> {
         Self { value, meta }
     }
 
-    /// Sets the priority (`SO_PRIORITY`, `skb->priority`): a band, or a class such as `0x1_0010` for `1:10`.
+    /// Sets the priority (`SO_PRIORITY`, `skb->priority`): a band, or the class that [`class`](Item::class) names.
     pub fn priority(self, priority: u32) -> Self {
         Self { meta: Meta { priority, ..self.meta }, ..self }
+    }
+
+    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. A qdisc with classes counts packets whose
+    /// class does not exist as `unknown_class`.
+    pub fn class(self, class: Handle) -> Self {
+        self.priority(class.priority())
     }
 
     /// Sets the mark that `fw` filters match (`SO_MARK`, `skb->mark`).

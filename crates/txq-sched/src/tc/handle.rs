@@ -6,6 +6,7 @@
 //! `get_qdisc_handle` and `get_tc_classid`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::error::ParseError;
 
@@ -41,6 +42,20 @@ impl Handle {
     /// Returns the lower half, which names the class inside the qdisc; 0 for the qdisc itself.
     pub const fn minor(self) -> u16 {
         self.0 as u16
+    }
+
+    /// Returns the priority that names this class: a packet of the priority `0x1_0010` belongs to the class 1:10.
+    ///
+    /// ```
+    /// use txq_sched::tc::Handle;
+    ///
+    /// // Both numbers are hexadecimal in tc's words: 1:10 is not `Handle::new(1, 10)`, which is 1:a.
+    /// let class: Handle = "1:10".parse()?;
+    /// assert_eq!((class, class.priority()), (Handle::new(1, 0x10), 0x1_0010));
+    /// # Ok::<(), txq_sched::tc::ParseError>(())
+    /// ```
+    pub const fn priority(self) -> u32 {
+        self.0
     }
 
     /// Parses the word after `handle`: `1:`, `1` and `1:anything` are all `1:`; `none` is [`Handle::UNSPEC`].
@@ -82,6 +97,26 @@ impl Handle {
         let wrong =
             || ParseError::argument(text, "invalid parent ID", "use root, a qdisc as 1: or a class as 1:2");
         parsed.ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Handle {
+    type Err = ParseError;
+
+    /// Parses a handle as tc writes it: `1:` or `1:10`, both numbers hexadecimal. As [`parse_parent`](Handle::parse_parent), except
+    /// that a number without a colon is an error, because `10` means `:10` there.
+    ///
+    /// # Errors
+    /// tc's error for a text that is no handle.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text.contains(':') || text == "root" || text == "none" {
+            return Self::parse_parent(text);
+        }
+        Err(ParseError::argument(
+            text,
+            "invalid class ID",
+            "use a qdisc as 1: or a class as 1:10, hexadecimal",
+        ))
     }
 }
 
@@ -163,6 +198,16 @@ mod tests {
         for text in ["", "::", "10000:", "1:10000", "1:zz", "zz", "1:2:3", "1:-1", "-1:", "1z"] {
             let error = Handle::parse_parent(text).unwrap_err();
             assert_eq!(error.message(), format!("Error: argument \"{text}\" is wrong: invalid parent ID"));
+        }
+    }
+
+    #[test]
+    fn a_class_of_tcs_words_is_a_priority() {
+        for (text, priority) in [("1:10", 0x1_0010), ("1:", 0x1_0000), (":2", 2), ("ffff:ffff", u32::MAX)] {
+            assert_eq!(text.parse::<Handle>().unwrap().priority(), priority, "{text}");
+        }
+        for text in ["10", "10010", "", "1:zz", "x:1"] {
+            assert!(text.parse::<Handle>().unwrap_err().to_string().contains("1:"), "{text}");
         }
     }
 

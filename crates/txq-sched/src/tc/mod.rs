@@ -20,6 +20,7 @@ mod options;
 mod show;
 mod stab;
 mod units;
+mod unknown;
 
 pub(crate) use abbrev::full;
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
@@ -39,3 +40,4 @@ pub(crate) use stab::SizeTable;
 pub use stab::Stab;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
 pub(crate) use units::{general, general_json};
+pub(crate) use unknown::unknown_class;

@@ -15,6 +15,7 @@ use super::handle::Handle;
 use super::options::{Options, Style};
 use super::stab::Stab;
 use super::units::{Backlog, Rate};
+use super::unknown;
 
 /// The rate at which a qdisc sends, as its estimator averages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,16 @@ impl QdiscInfo {
             rate: None,
             xstats: None,
         }
+    }
+}
+
+impl QdiscInfo {
+    /// Adds the counters of another part of the same qdisc. Of the kind's own counters only the packets whose priority names no class
+    /// are summed; the others of one part say nothing about the whole.
+    #[doc(hidden)]
+    pub fn add_part(&mut self, part: &Self) {
+        self.stats = self.stats + part.stats;
+        self.xstats = unknown::sum(self.xstats.as_ref(), part.xstats.as_ref());
     }
 }
 

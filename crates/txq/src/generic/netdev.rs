@@ -295,9 +295,7 @@ impl<A: Arch> NetDev<A> {
                     let mut list = of(part, tree.root, Handle::ROOT, refcnt).into_iter();
                     let same = if tree.replicas { listed.len() } else { 1 };
                     for (sum, part) in listed.iter_mut().zip(list.by_ref().take(same)) {
-                        sum.stats = sum.stats + part.stats;
-                        // Those of one part say nothing about the others.
-                        sum.xstats = None;
+                        sum.add_part(&part);
                     }
                     listed.extend(list);
                 }

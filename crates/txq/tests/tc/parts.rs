@@ -8,7 +8,7 @@ use crate::device::Wires;
 use txq::NetDev;
 use txq::filter::filters_text;
 use txq::pool::PoolConfig;
-use txq::tc::{Style, class_text, show_json, show_text};
+use txq::tc::{Handle, Style, class_text, show_json, show_text};
 
 const ROOT: &str = "root handle 1: tbf_mq rate 80mbit burst 20k limit 50k";
 
@@ -53,6 +53,27 @@ fn it_is_shown_as_one_qdisc_with_a_class_for_each_txq() {
     assert_eq!((root.stats.packets, root.stats.packets + root.stats.qlen), (sent as u64, 60));
     let json = show_json(&dev.qdiscs(Style::default()), false).to_string();
     assert!(json.starts_with(r#"[{"kind":"tbf_mq","handle":"1:","#), "{json}");
+    dev.audit().unwrap();
+}
+
+/// The parts count packets whose priority names no class, and the device shows the sum.
+#[test]
+fn packets_that_name_no_class_are_summed_over_the_parts() {
+    let (dev, _wires) = build("root handle 1: htb_mq default 1");
+    dev.tc("class add parent 1: classid 1:1 htb_mq rate 1gbit").unwrap();
+    let shown = |dev: &NetDev| show_text(&dev.qdiscs(Style::default()), true);
+    send(&dev, 10);
+    assert!(!shown(&dev).contains("unknown_class"), "{}", shown(&dev));
+    let mut sender = dev.sender("test");
+    for number in 0..40_u32 {
+        let mut packet = sender.alloc(100).unwrap();
+        packet.set_hash(number.wrapping_mul(0x9e37_79b9) | 1);
+        packet.set_priority("1:10".parse::<Handle>().unwrap().priority());
+        let _ = sender.xmit(packet);
+    }
+    assert!(shown(&dev).contains(" unknown_class 40\n"), "{}", shown(&dev));
+    let json = show_json(&dev.qdiscs(Style::default()), true);
+    assert_eq!(json[0]["unknown_class"], 40);
     dev.audit().unwrap();
 }
 

@@ -101,10 +101,30 @@ fn buffers_that_do_not_fit_are_refused() {
     );
     assert_eq!(
         refused(4, 261),
-        "pool \"p\": room 261 is out of range: use 1 to 260 bytes (stride less headroom)"
+        "pool \"p\": room 261 is out of range: use 1 to 260 bytes (stride less headroom and tailroom)"
     );
     let (memory, _) = lend();
     assert!(Pool::<Native>::on(&config(1, 256), memory.stride(0)).is_err());
     let without = PoolConfig { backing: Backing::Lent, ..config(1, 256) };
     assert!(Pool::<Native>::new(&without).unwrap_err().to_string().contains("needs Pool::on"));
+}
+
+/// Another library's data may lie behind the bytes that the pool was told of.
+#[test]
+fn a_packet_does_not_grow_beyond_what_the_pool_was_told_of() {
+    let (memory, _freed) = lend();
+    let (base, config) = (memory.base, PoolConfig { tailroom: 3, ..config(1, 250) });
+    let pool = Pool::<Native>::on(&config, memory).unwrap();
+    assert_eq!((pool.space(), pool.region().1), (293, SIZE));
+    let mut cache = pool.cache("s", 0);
+    let mut packet = cache.alloc(250).unwrap();
+    assert_eq!(packet.tailroom(), 3);
+    packet.put(3).unwrap().fill(0xff);
+    assert!(packet.put(1).is_none());
+    // SAFETY: within the lent memory, behind the only packet, so nobody writes there.
+    let behind = unsafe { std::slice::from_raw_parts(base.as_ptr().add(293), SIZE - 293) };
+    assert_eq!(behind, [0; SIZE - 293]);
+    let (memory, _freed) = lend();
+    let error = Pool::<Native>::on(&PoolConfig { tailroom: 20, ..config }, memory).unwrap_err();
+    assert!(error.to_string().contains("stride less headroom and tailroom"), "{error}");
 }

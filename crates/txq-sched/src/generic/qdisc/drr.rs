@@ -39,6 +39,7 @@ use crate::generic::qdisc::minors::Minors;
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
+use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::{Ticket, Wheel};
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Syntax, Wording, Words};
@@ -77,6 +78,7 @@ struct Drr<A: Arch> {
     rates: Rates,
     stats: QdiscStats,
     handle: Handle,
+    unknown: UnknownClass,
     env: Env,
 }
 
@@ -91,6 +93,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         rates: Rates::default(),
         stats: QdiscStats::default(),
         handle: Handle::UNSPEC,
+        unknown: UnknownClass::default(),
         env: *env,
     })))
 }
@@ -114,8 +117,12 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
 
 impl<A: Arch> Drr<A> {
     /// Returns the packet's class: the one that its priority names, else the one that the filters choose.
-    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
-        let by_priority = self.classes.named(Handle(packet.priority()), self.handle);
+    fn classify(&mut self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
+        let class = Handle(packet.priority());
+        let by_priority = self.classes.named(class, self.handle);
+        if by_priority.is_none() {
+            self.unknown.note(class, self.handle);
+        }
         by_priority.or_else(|| self.classes.named(self.filters.class_of(packet, clock)?, self.handle))
     }
 
@@ -285,6 +292,10 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     fn stats(&self) -> QdiscStats {
         let Total { qlen, backlog, drops } = self.total;
         QdiscStats { backlog, qlen: qlen as u64, drops: self.stats.drops + drops, ..self.stats }
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        self.unknown.xstats(style)
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -37,6 +37,7 @@ use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::priomap;
 use crate::generic::qdisc::runs::{self, refuse};
+use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -58,6 +59,7 @@ struct Ets<A: Arch> {
     total: Total,
     sent: (u64, u64),
     handle: Handle,
+    unknown: UnknownClass,
     filters: Filters<A>,
     env: Env,
 }
@@ -66,8 +68,8 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     let params = Params::parse(words, env)?;
     let bands = params.quanta.iter().map(|_| Band::new(env)).collect();
     let (total, handle, filters) = (Total::default(), Handle::UNSPEC, Filters::new());
-    let active = VecDeque::new();
-    Ok(Built::Qdisc(Box::new(Ets { params, bands, active, total, sent: (0, 0), handle, filters, env: *env })))
+    let (active, unknown, sent, env) = (VecDeque::new(), UnknownClass::default(), (0, 0), *env);
+    Ok(Built::Qdisc(Box::new(Ets { params, bands, active, total, sent, handle, unknown, filters, env })))
 }
 
 impl<A: Arch> Band<A> {
@@ -78,8 +80,9 @@ impl<A: Arch> Band<A> {
 
 impl<A: Arch> Ets<A> {
     /// Returns the packet's band; `None` if a filter drops it.
-    fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
-        priomap::band(packet, clock, self.handle, &self.filters, &self.params.map, self.bands.len())
+    fn band(&mut self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
+        let bands = (&self.params.map, self.bands.len());
+        priomap::band(packet, clock, self.handle, &self.filters, bands, &mut self.unknown)
     }
 
     /// Puts a sharing band with packets into the round, and takes every other one out of it.
@@ -214,6 +217,10 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
         let Total { qlen, backlog, drops } = self.total;
         let (packets, bytes) = self.sent;
         QdiscStats { bytes, packets, drops, backlog, qlen: qlen as u64, ..QdiscStats::default() }
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        self.unknown.xstats(style)
     }
 
     fn options(&self, style: Style) -> Options {

@@ -48,6 +48,7 @@ use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::minors::Minors;
 use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
+use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -82,6 +83,7 @@ struct Hfsc<A: Arch> {
     /// When a leaf may send, if the last dequeue found none.
     next: Option<Nanos>,
     handle: Handle,
+    unknown: UnknownClass,
     env: Env,
 }
 
@@ -106,15 +108,20 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         stats: QdiscStats::default(),
         next: None,
         handle: Handle::UNSPEC,
+        unknown: UnknownClass::default(),
         env: *env,
     })))
 }
 
 impl<A: Arch> Hfsc<A> {
     /// Returns the packet's leaf.
-    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
+    fn classify(&mut self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
+        let class = Handle(packet.priority());
+        let named = self.classes.named(class, self.handle);
+        if named.is_none() {
+            self.unknown.note(class, self.handle);
+        }
         let is_leaf = |id: &u32| *id != ROOT && self.classes[*id].level == 0;
-        let named = self.classes.named(Handle(packet.priority()), self.handle);
         if let Some(id) = named.filter(is_leaf) {
             return Some(id);
         }
@@ -276,6 +283,10 @@ impl<A: Arch> Qdisc<A> for Hfsc<A> {
     fn stats(&self) -> QdiscStats {
         let Total { qlen, backlog, drops } = self.total;
         QdiscStats { backlog, qlen: qlen as u64, drops: self.stats.drops + drops, ..self.stats }
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        self.unknown.xstats(style)
     }
 
     fn options(&self, style: Style) -> Options {

@@ -71,6 +71,7 @@ use crate::generic::qdisc::idle::Idle;
 use crate::generic::qdisc::minors::Minors;
 use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs::{self, refuse};
+use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -126,6 +127,7 @@ pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     /// Packets and bytes sent, packets that the direct queue dropped, and as `overlimits` how often a class began to wait.
     stats: QdiscStats,
     handle: Handle,
+    unknown: UnknownClass,
     env: Env,
     warnings: Vec<String>,
 }
@@ -155,6 +157,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             rates: Rates::default(),
             stats: QdiscStats::default(),
             handle: Handle::UNSPEC,
+            unknown: UnknownClass::default(),
             env: *env,
             warnings: Vec::new(),
         }
@@ -163,8 +166,12 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     /// Returns a packet's leaf: the one that its priority names, else the one that the filters choose, else the default.
     /// `None` is the direct queue, and [`NIL`] means that a filter drops the packet.
     #[inline]
-    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
-        let class = self.classes.named(Handle(packet.priority()), self.handle);
+    fn classify(&mut self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
+        let priority = Handle(packet.priority());
+        let class = self.classes.named(priority, self.handle);
+        if class.is_none() {
+            self.unknown.note(priority, self.handle);
+        }
         class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class, clock))
     }
 
@@ -476,6 +483,10 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
         let Total { backlog, drops, .. } = self.total;
         let backlog = backlog + self.direct.bytes();
         QdiscStats { backlog, qlen: self.qlen() as u64, drops: self.stats.drops + drops, ..self.stats }
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        self.unknown.xstats(style)
     }
 
     fn options(&self, style: Style) -> Options {

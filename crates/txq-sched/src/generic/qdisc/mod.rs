@@ -67,6 +67,7 @@ pub use segment::{cut, cut_bytes};
 pub mod tbf;
 pub mod tbf_mq;
 mod timed;
+mod unknown;
 mod wheel;
 
 use std::time::Duration;

@@ -94,7 +94,8 @@ impl<A: Arch> Qdisc<A> for Multiq<A> {
             multiq.bands[band].enqueue_batch(run, &mut multiq.total, cx);
         };
         let drop = |multiq: &mut Self, packet, cx: &mut Cx<'_, A>| refuse(packet, &mut multiq.total, cx);
-        runs::enqueue(self, batch, cx, Self::band, put, drop);
+        let band = |multiq: &mut Self, packet: &_, clock: &mut _| multiq.band(packet, clock);
+        runs::enqueue(self, batch, cx, band, put, drop);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

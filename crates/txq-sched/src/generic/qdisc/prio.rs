@@ -30,6 +30,7 @@ use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::pfifo_fast::PRIOMAP;
 use crate::generic::qdisc::priomap;
 use crate::generic::qdisc::runs::{self, refuse};
+use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{Handle, Options, ParseError, Style, Syntax, Wording, Words};
 
@@ -51,6 +52,7 @@ struct Prio<A: Arch> {
     total: Total,
     sent: (u64, u64),
     handle: Handle,
+    unknown: UnknownClass,
     filters: Filters<A>,
     env: Env,
 }
@@ -59,7 +61,8 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     let (bands, map) = parse(words)?;
     let bands = (0..bands).map(|_| Child::fifo(env)).collect();
     let (total, handle, filters) = (Total::default(), Handle::UNSPEC, Filters::new());
-    Ok(Built::Qdisc(Box::new(Prio { bands, map, total, sent: (0, 0), handle, filters, env: *env })))
+    let (unknown, sent, env) = (UnknownClass::default(), (0, 0), *env);
+    Ok(Built::Qdisc(Box::new(Prio { bands, map, total, sent, handle, unknown, filters, env })))
 }
 
 fn parse(words: &mut Words<'_>) -> Result<(usize, [u8; 16]), ParseError> {
@@ -106,8 +109,9 @@ fn out_of_bands(word: &str, bands: u32) -> ParseError {
 
 impl<A: Arch> Prio<A> {
     /// Returns the packet's band; `None` if a filter drops it.
-    fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
-        priomap::band(packet, clock, self.handle, &self.filters, &self.map, self.bands.len())
+    fn band(&mut self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
+        let bands = (&self.map, self.bands.len());
+        priomap::band(packet, clock, self.handle, &self.filters, bands, &mut self.unknown)
     }
 }
 
@@ -176,6 +180,10 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
         let Total { qlen, backlog, drops } = self.total;
         let (packets, bytes) = self.sent;
         QdiscStats { bytes, packets, drops, backlog, qlen: qlen as u64, ..QdiscStats::default() }
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        self.unknown.xstats(style)
     }
 
     fn options(&self, style: Style) -> Options {

@@ -92,7 +92,7 @@ pub(super) fn enqueue<A: Arch, Q, C: PartialEq>(
     qdisc: &mut Q,
     batch: &mut PacketList<A>,
     cx: &mut Cx<'_, A>,
-    classify: impl Fn(&Q, &Packet<A>, &mut Clock<A>) -> Option<C>,
+    classify: impl Fn(&mut Q, &Packet<A>, &mut Clock<A>) -> Option<C>,
     put: impl Fn(&mut Q, C, &mut PacketList<A>, &mut Cx<'_, A>),
     refuse: impl Fn(&mut Q, Packet<A>, &mut Cx<'_, A>) -> Verdict,
 ) {

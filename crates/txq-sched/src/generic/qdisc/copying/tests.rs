@@ -48,12 +48,12 @@ fn a_copy_fits_or_is_refused() {
     .unwrap()
     .cache("big", 0);
     let mut cache = pool(FreeMode::Defer, 4).cache("small", 0);
-    // A buffer has 256 bytes and 128 of headroom.
-    for (len, headroom) in [(100, 284), (256, 128), (300, 84), (384, 0)] {
+    // A buffer has 448 bytes: 128 of headroom, 256, and the rest of its cache lines.
+    for (len, headroom) in [(100, 348), (256, 192), (300, 148), (448, 0)] {
         let copy = cache.copy(&big.alloc(len).unwrap(), len, 0..0).unwrap();
         assert_eq!((copy.len(), copy.headroom()), (len, headroom));
     }
-    assert!(matches!(cache.copy(&big.alloc(385).unwrap(), 385, 0..0), Err(AllocError::TooLong { .. })));
+    assert!(matches!(cache.copy(&big.alloc(449).unwrap(), 449, 0..0), Err(AllocError::TooLong { .. })));
 }
 
 /// A sender at its limit may copy its packets, and gets no credit for freed copies.

@@ -1,17 +1,16 @@
 //! What a device that is started has in addition: threads, and what follows from this machine's CPUs.
 
-use std::num::{NonZero, NonZeroU64};
+use std::num::NonZero;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use rustix::thread::{CpuSet, sched_getaffinity};
 use txq_core::arch::Native;
-use txq_core::cpumask::CpuMask;
 
 use super::super::{BuildError, NetDev};
 use super::Builder;
 use crate::generic::txqueue::Completions;
 use crate::generic::worker::Worker;
+use crate::os;
 use crate::topology::Topology;
 use crate::xps::XpsMap;
 
@@ -38,8 +37,7 @@ impl Builder<Native> {
             };
             let thread = thread::Builder::new().name(name);
             let life = move || {
-                // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
-                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+                os::sleep_precisely();
                 Worker::supervise(&shared, index);
             };
             dev.threads.push(thread.spawn(life).map_err(BuildError::Thread)?);
@@ -55,18 +53,10 @@ impl Builder<Native> {
             return None;
         }
         let topology = Topology::read("/sys").ok()?;
-        let topology = match allowed() {
+        let topology = match os::allowed_cpus() {
             Some(cpus) => topology.within(&cpus),
             None => topology,
         };
         XpsMap::auto(&topology, txqs.into()).ok()
     }
-}
-
-/// Returns the CPUs that the program may use, as far as the calling thread knows: a thread that is pinned to one CPU says nothing
-/// about the others.
-fn allowed() -> Option<CpuMask> {
-    let set = sched_getaffinity(None).ok()?;
-    let cpus: CpuMask = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-    (cpus.len() > 1).then_some(cpus)
 }
