@@ -154,7 +154,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 15] = [
+const PUBLISHED: [&str; 12] = [
     "txq-core",
     "txq-sched",
     "txq",
@@ -165,11 +165,8 @@ const PUBLISHED: [&str; 15] = [
     "txq-quinn",
     "txq-capi",
     "txq-preload",
-    "txq-sim",
-    "txq-cli-common",
-    "txq-bench",
-    "txq-sim-cli",
     "txq-cli",
+    "txq-lab",
 ];
 
 /// Packages all of them as `cargo publish` would, without building them again.

@@ -1,7 +1,7 @@
 //! `txq top`: the queues of a running program in a terminal.
 
-use txq_cli_common::failure::Refused;
-use txq_cli_common::out;
+use crate::common::failure::Refused;
+use crate::common::out;
 use txq_watch::top::{self, Error, Options};
 
 use crate::args::TopArgs;

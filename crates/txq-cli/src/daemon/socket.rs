@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::common::failure::Refused;
 use txq::NetDev;
-use txq_cli_common::failure::Refused;
 use txq_control::Access;
 use txq_socket::{ClientStats, Server, ServerConfig, SocketStats};
 

@@ -15,22 +15,16 @@ mod served;
 mod txq_netns;
 
 mod bad_input;
-#[cfg(feature = "bench")]
-mod bench;
 mod bridge;
 mod contention;
 mod control;
 mod daemon_replay;
 mod doctor;
 mod exec;
-mod lab_patches;
+mod lab;
 mod main_job;
 mod replay;
 mod run;
-#[cfg(feature = "sim")]
-mod sim;
-#[cfg(feature = "sim")]
-mod sim_sweep;
 mod socket;
 mod tc;
 mod top;
