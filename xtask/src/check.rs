@@ -154,14 +154,13 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 12] = [
+const PUBLISHED: [&str; 11] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
     "txq-socket",
-    "txq-watch",
     "txq-quinn",
     "txq-capi",
     "txq-preload",
@@ -317,9 +316,21 @@ fn reloads(deep: bool) -> Result<()> {
 fn operator(filter: Option<&str>) -> Result<()> {
     crate::run(&mut cargo(
         false,
-        &["build", "--quiet", "-p", "txq-cli", "-p", "txq-socket", "--bins", "--examples"],
+        &[
+            "build",
+            "--quiet",
+            "-p",
+            "txq-cli",
+            "-p",
+            "txq-socket",
+            "--features",
+            "txq-cli/watch",
+            "--bins",
+            "--examples",
+        ],
     ))?;
-    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "operator", "--"]);
+    let mut command =
+        cargo(false, &["test", "-p", "txq-cli", "--features", "watch", "--test", "operator", "--"]);
     crate::run(command.args(["--include-ignored", "--test-threads=1", "--show-output"]).args(filter))
 }
 

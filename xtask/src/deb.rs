@@ -26,7 +26,18 @@ pub(crate) fn deb(install: bool) -> Result<()> {
         println!("SKIP deb: cargo-deb is not installed: cargo install cargo-deb --locked");
         return Ok(());
     }
-    run(&mut cargo(false, &["build", "--quiet", "--release", "-p", "txq-cli", "-p", "txq-preload"]))?;
+    let build = [
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "txq-cli",
+        "-p",
+        "txq-preload",
+        "--features",
+        "txq-cli/watch",
+    ];
+    run(&mut cargo(false, &build))?;
     generate()?;
     let output = Path::new(root()).join("target/debian/txq.deb");
     let to = output.to_str().context("the repository's path is not UTF-8")?;

@@ -14,7 +14,7 @@
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
 //! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal,
-//! `txq trace` the steps of their packets.
+//! `txq trace` the steps of their packets. `txq top` and `txq web` need the feature `watch`.
 //!
 //! It is a library so that the laboratory, the crate `txq-lab`, has [`common`], and the fuzzer reaches the parts that read files.
 //! Programs use the crates `txq` and `txq-control`.
@@ -51,9 +51,16 @@ mod session;
 mod stat;
 mod state;
 mod tc;
+#[cfg(feature = "watch")]
 mod top;
 mod trace;
+#[cfg(feature = "watch")]
+#[doc(hidden)]
+pub mod watch;
+#[cfg(feature = "watch")]
 mod web;
+#[cfg(not(feature = "watch"))]
+mod without;
 mod xps;
 
 use std::process::ExitCode;
@@ -82,12 +89,18 @@ pub fn main() -> ExitCode {
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
         Command::Trace(args) => trace::trace(args),
+        #[cfg(feature = "watch")]
         Command::Web(args) => web::web(args),
+        #[cfg(feature = "watch")]
+        Command::Top(args) => top::top(args),
+        #[cfg(not(feature = "watch"))]
+        Command::Web(_) => Err(without::watch("web")),
+        #[cfg(not(feature = "watch"))]
+        Command::Top(_) => Err(without::watch("top")),
         Command::Completions(args) => packaging::completions(args),
         Command::Man(args) => packaging::man(args),
         Command::Doctor(args) => kernel::doctor::doctor(args),
         Command::Xps(args) => kernel::xps::xps(args),
-        Command::Top(args) => top::top(args),
         Command::Bench(_) | Command::Sim(_) => Err(lab::become_lab()),
     };
     match done {

@@ -2,7 +2,7 @@
 
 use crate::common::failure::Refused;
 use crate::common::out;
-use txq_watch::top::{self, Error, Options};
+use crate::watch::top::{self, Error, Options};
 
 use crate::args::TopArgs;
 use crate::control;

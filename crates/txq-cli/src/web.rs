@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::failure::Refused;
 use crate::common::stop::Signals;
+use crate::watch::web::Web;
 use anyhow::Context;
-use txq_watch::web::Web;
 
 use crate::args::WebArgs;
 

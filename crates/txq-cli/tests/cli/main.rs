@@ -17,6 +17,7 @@ mod txq_netns;
 mod bad_input;
 mod bridge;
 mod contention;
+mod contrib;
 mod control;
 mod daemon_replay;
 mod doctor;
@@ -27,4 +28,8 @@ mod replay;
 mod run;
 mod socket;
 mod tc;
+// `cargo test --workspace` has the feature, and so has `cargo test -p txq-cli --features watch`.
+#[cfg(feature = "watch")]
 mod top;
+#[cfg(not(feature = "watch"))]
+mod without;
