@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 
 /// The crates whose users are programs.
-const CRATES: [&str; 6] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
+const CRATES: [&str; 5] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
 /// Compares the API of each crate with its listing; with `bless`, writes the listing instead.
 pub(crate) fn check(bless: bool) -> Result<()> {

@@ -154,13 +154,12 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 11] = [
+const PUBLISHED: [&str; 10] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
-    "txq-socket",
     "txq-quinn",
     "txq-capi",
     "txq-preload",
@@ -322,7 +321,7 @@ fn operator(filter: Option<&str>) -> Result<()> {
             "-p",
             "txq-cli",
             "-p",
-            "txq-socket",
+            "txq-control",
             "--features",
             "txq-cli/watch",
             "--bins",

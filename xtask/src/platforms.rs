@@ -11,8 +11,7 @@ use crate::{cargo, root};
 /// The crates that need no Linux.
 const PORTABLE: [&str; 2] = ["txq-core", "txq-sched"];
 /// The crates that a program on Linux depends on.
-const LINUX: [&str; 7] =
-    ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
+const LINUX: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
 /// Each target, and the crates that compile for it.
 const TARGETS: [(&str, &[&str]); 8] = [

@@ -1,13 +1,11 @@
 //! The bounds of clients: time without frames, and buffers.
 
-mod common;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Bench, frame, wait};
+use crate::common::{Bench, frame, wait};
 use txq::pool::{CACHE_SIZE, PoolConfig};
-use txq_socket::{Client, Error, Reason};
+use txq_control::socket::{Client, Error, Reason};
 
 fn ended(bench: &Bench, why: Reason) -> u64 {
     bench.stats().ended.iter().find(|(of, _)| *of == why).unwrap().1

@@ -1,20 +1,17 @@
 //! The socket of a connection: the server's welcome, and the bytes with which the sides ring.
 
-#[cfg(feature = "server")]
 use std::io::IoSlice;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-#[cfg(feature = "server")]
 use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send};
-#[cfg(feature = "server")]
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
 
-use crate::layout::{MAGIC, VERSION};
-use crate::{Error, Reason};
+use crate::socket::layout::{MAGIC, VERSION};
+use crate::socket::{Error, Reason};
 
 /// The length of the welcome: magic, version, reason of a refusal or 0, and the size of the memory.
 const WELCOME: usize = 16;
@@ -22,7 +19,6 @@ const WELCOME: usize = 16;
 const RING: u8 = 0;
 
 /// Sends the welcome with the memory's descriptor, or the reason of a refusal. Never waits.
-#[cfg(feature = "server")]
 pub(crate) fn welcome(to: &UnixStream, memory: Result<(BorrowedFd<'_>, usize), Reason>) -> io::Result<()> {
     let (status, size) = memory.map_or_else(|reason| (reason as u32, 0), |(_, size)| (0, size as u32));
     let mut bytes = [0; WELCOME];
@@ -85,7 +81,6 @@ pub(crate) fn ring(to: impl AsFd) -> bool {
 }
 
 /// Says why the connection ends. Never waits.
-#[cfg(feature = "server")]
 pub(crate) fn farewell(to: impl AsFd, reason: Reason) {
     let _ = send(to, &[reason as u8], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::guest::{Guest, Next};
 use super::wake::Wake;
 use super::{Request, Served};
-use crate::{Reason, wire};
+use crate::socket::{Reason, wire};
 
 /// Frames that a client sends in a turn.
 pub(super) const TURN: usize = 32;

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use txq_socket::Client;
+use txq_control::socket::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::layout::Layout;
-use crate::memory::Memory;
-use crate::ring::{Broken, Consumer, Descriptor};
+use crate::socket::layout::Layout;
+use crate::socket::memory::Memory;
+use crate::socket::ring::{Broken, Consumer, Descriptor};
 
 /// Why a descriptor is skipped. Its slot returns to the client, and nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,6 @@ impl Host {
     }
 
     /// Asks the client to ring at its next frame, before the server looks at the cursor for the last time.
-    #[cfg(feature = "server")]
     pub(crate) fn ask(&self) {
         self.consumer.ask(self.memory.ring());
     }

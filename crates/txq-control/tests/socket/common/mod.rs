@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-#[path = "../../../../tests/support/home.rs"]
+#[path = "../../../../../tests/support/home.rs"]
 mod home;
-#[path = "../../../../tests/support/socket_frame.rs"]
+#[path = "../../../../../tests/support/socket_frame.rs"]
 mod socket_frame;
-#[path = "../../../../tests/support/tempdir.rs"]
+#[path = "../../../../../tests/support/tempdir.rs"]
 mod tempdir;
 
 use std::io;
@@ -21,7 +21,7 @@ use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
-use txq_socket::{Server, ServerConfig, SocketStats};
+use txq_control::socket::{Server, ServerConfig, SocketStats};
 
 /// A bound that no test reaches on a working server, however slow the machine is.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -1,13 +1,11 @@
 //! Clients send, wait, leave and come back; the counters explain every frame.
 
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::{Bench, LONG, frame, wait};
+use crate::common::{Bench, LONG, frame, wait};
 use txq::drop::DropReason;
-use txq_socket::{Client, Error, Reason, Server, ServerConfig};
+use txq_control::socket::{Client, Error, Reason, Server, ServerConfig};
 
 #[test]
 fn frames_arrive_whole_and_in_order() {

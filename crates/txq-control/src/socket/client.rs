@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::layout::Layout;
-use crate::memory::Memory;
-use crate::ring::{Broken, Descriptor, Producer};
-use crate::wire::{self, Heard};
-use crate::{Error, Reason};
+use crate::socket::layout::Layout;
+use crate::socket::memory::Memory;
+use crate::socket::ring::{Broken, Descriptor, Producer};
+use crate::socket::wire::{self, Heard};
+use crate::socket::{Error, Reason};
 
 /// A connection to a socket of a running txq, with a ring in shared memory.
 ///

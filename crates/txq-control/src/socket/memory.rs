@@ -16,8 +16,8 @@ use rustix::fs::{
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use txq_core::flow::Link;
 
-use crate::layout::{self, Layout, MAGIC, MAX_SIZE, VERSION, at};
-use crate::ring::{Cursors, Ring, Slot};
+use crate::socket::layout::{self, Layout, MAGIC, MAX_SIZE, VERSION, at};
+use crate::socket::ring::{Cursors, Ring, Slot};
 
 const _: () =
     assert!(at::CURSORS + size_of::<Cursors>() <= at::DESCRIPTORS && align_of::<Cursors>() == at::CURSORS);

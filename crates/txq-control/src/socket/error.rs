@@ -91,7 +91,7 @@ pub enum Error {
     /// The server does not keep to the protocol, or has another version of it.
     #[error("the server does not speak this protocol: {0}")]
     Protocol(String),
-    /// The ring is full: [`Client::wait`](crate::Client::wait) waits.
+    /// The ring is full: [`Client::wait`](crate::socket::Client::wait) waits.
     #[error("the ring is full: wait until the server has taken frames")]
     Full,
     /// The frame is too short or too long.

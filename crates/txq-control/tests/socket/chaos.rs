@@ -2,14 +2,12 @@
 //!
 //! `TXQ_SOCKET_SECONDS` sets how long; 3 by default.
 
-mod common;
-
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Bench, frame};
-use txq_socket::{Client, Error};
+use crate::common::{Bench, frame};
+use txq_control::socket::{Client, Error};
 
 const VICTIMS: usize = 24;
 /// The environment variable that makes this program a victim.
@@ -58,7 +56,7 @@ fn clients_are_killed() {
     while Instant::now() < end {
         while victims.len() < VICTIMS {
             let mut victim = Command::new(&program);
-            victim.args(["--exact", "sends_until_it_is_killed"]).env(VICTIM, &path);
+            victim.args(["--exact", "chaos::sends_until_it_is_killed"]).env(VICTIM, &path);
             victims.push(victim.stdout(std::process::Stdio::null()).spawn().unwrap());
         }
         thread::sleep(Duration::from_micros(u64::from(random() % 4000)));
@@ -74,7 +72,7 @@ fn clients_are_killed() {
     }
     let sent = steady.join().unwrap();
     bench.wait_clients(0);
-    common::wait("an idle device", || bench.dev.is_idle());
+    crate::common::wait("an idle device", || bench.dev.is_idle());
     check();
     let stats = bench.stats();
     assert_eq!((steady_seen, bench.dev.stats().dropped.total()), (sent, 0), "{stats:?}");

@@ -1,21 +1,19 @@
 //! Local programs send through a running txq: a ring in shared memory, its client and its server.
 //!
 //! A program that has a device serves it at a Unix socket. Each client gets a ring of its own in shared memory, puts frames into it,
-//! and the server sends them through the device: with its qdiscs, its counters, and the client's share of its buffers.
+//! and the [`Server`] sends them through the device: with its qdiscs, its counters, and the client's share of its buffers.
 //!
 //! ```no_run
-//! use txq_socket::Client;
+//! use txq_control::socket::Client;
 //!
 //! let mut client = Client::connect("/run/txq/lan.sock")?;
 //! let frame = [0; 60];
 //! client.send(&frame, 0)?; // waits while the ring is full
-//! # Ok::<(), txq_socket::Error>(())
+//! # Ok::<(), txq_control::socket::Error>(())
 //! ```
 //!
 //! A client in any other language needs only `docs/socket.md` of the repository, which describes the handshake and the memory; there
 //! are such clients in C and in Go.
-//!
-//! The feature `server`, on by default, has the [`Server`]. Clients need it not.
 
 mod client;
 mod error;
@@ -24,7 +22,6 @@ mod layout;
 mod memory;
 #[doc(hidden)]
 pub mod ring;
-#[cfg(feature = "server")]
 mod server;
 mod wire;
 
@@ -34,5 +31,4 @@ pub use host::Rejection;
 #[doc(hidden)]
 pub use host::{Frame, Host};
 pub use layout::Layout;
-#[cfg(feature = "server")]
 pub use server::{ClientStats, OpenError, Server, ServerConfig, SocketStats};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::{ServerConfig, lock};
-use crate::{Reason, Rejection};
+use crate::socket::{Reason, Rejection};
 
 /// The counters of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Clients that write nonsense, stall, or die: they harm themselves only.
 
-mod common;
-#[path = "../../../tests/support/skip.rs"]
+#[path = "../../../../tests/support/skip.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod skip;
 
@@ -16,12 +15,12 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Bench, frame, wait};
+use crate::common::{Bench, frame, wait};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use skip::require_root;
 use txq_control::Access;
-use txq_socket::{Client, Error, Reason, Rejection, SocketStats};
+use txq_control::socket::{Client, Error, Reason, Rejection, SocketStats};
 
 /// A client that may write anything anywhere, by the numbers of docs/socket.md.
 struct Raw {
@@ -345,12 +344,15 @@ fn other_users_are_refused() {
     let bench = Bench::new("pfifo limit 10000", |config| config.access = Access::Owner);
     std::fs::set_permissions(bench.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = bench.folder.path().join("as-another-user");
-    // A copy, which another user can execute.
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // A copy, which another user can execute. Another process writes it: a child of another test would inherit this one's file, and
+    // the copy could not be executed meanwhile.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     let run = || {
         let mut command = Command::new(&program);
         command.uid(65534).gid(65534).env("TXQ_SOCKET_PATH", bench.path());
-        let done = command.args(["--exact", "connects_for_another_test", "--nocapture"]).output().unwrap();
+        let done =
+            command.args(["--exact", "hostile::connects_for_another_test", "--nocapture"]).output().unwrap();
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     let said = run();

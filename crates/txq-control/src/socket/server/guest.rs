@@ -13,10 +13,10 @@ use txq::{Sender, WaitError};
 
 use super::stats::{Counters, OfClient};
 use super::wake::{Ready, Wake};
-use crate::host::{Frame, Host};
-use crate::ring::Broken;
-use crate::wire::{self, Heard};
-use crate::{Layout, Reason};
+use crate::socket::host::{Frame, Host};
+use crate::socket::ring::Broken;
+use crate::socket::wire::{self, Heard};
+use crate::socket::{Layout, Reason};
 
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,15 +12,15 @@ use std::thread::{self, JoinHandle};
 
 use std::time::Duration;
 
+use crate::{Access, Place, Socket};
 use rustix::event::{EventfdFlags, eventfd};
 use txq::NetDev;
 use txq::netdev::WeakNetDev;
 use txq::pool::CACHE_SIZE;
-use txq_control::{Access, Place, Socket};
 
 #[expect(unused_imports, reason = "for the documentation")]
-use crate::Reason;
-use crate::layout::Layout;
+use crate::socket::Reason;
+use crate::socket::layout::Layout;
 
 mod events;
 mod guest;
@@ -88,7 +88,7 @@ pub enum OpenError {
         /// The socket's name.
         name: String,
         /// The failure.
-        source: txq_control::Error,
+        source: crate::Error,
     },
     /// The rings would be too large.
     #[error("socket \"{name}\": a ring of {slots} slots for frames of {frame} bytes: use fewer slots")]
@@ -109,13 +109,13 @@ pub enum OpenError {
 }
 
 /// Returns an error without the remedies of the control socket's options.
-fn plain(error: &txq_control::Error) -> String {
+fn plain(error: &crate::Error) -> String {
     match error {
-        txq_control::Error::InUse { path, pid } => {
+        crate::Error::InUse { path, pid } => {
             let by = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
             format!("{}: another program listens there{by}: use another path", path.display())
         }
-        txq_control::Error::Socket { path, what, source } => {
+        crate::Error::Socket { path, what, source } => {
             format!("{}: {what}: {source}: use another path", path.display())
         }
         other => other.to_string(),
