@@ -11,7 +11,7 @@
 //! Needs root, for network namespaces, and ip, ss, tc, ping and iperf3.
 //!
 //! ```sh
-//! cargo build --release && cargo run --release -p txq-cli --example bridge_goodput -- --only 'af_packet cake'
+//! cargo build --release && cargo run --release -p txq-lab --example bridge_goodput -- --only 'af_packet cake'
 //! ```
 
 mod bridges;

@@ -4,7 +4,7 @@
 //! of payload in a frame of 1514. Needs root, for network namespaces, and ip, tc, ping and iperf3.
 //!
 //! ```sh
-//! cargo build --release && cargo run --release -p txq-cli --example bridge_latency -- --svg bridge.svg
+//! cargo build --release && cargo run --release -p txq-lab --example bridge_latency -- --svg bridge.svg
 //! ```
 
 mod bridges;
@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use bridges::{Course, FAR, Shaper, Way};
 use support::loaded_ping::{LoadedPing, options, picture};
 use support::skip::{require_af_xdp, require_root, require_tools};
-use txq_cli_common::plot::Size;
+use txq_lab::plot::Size;
 
 /// The rate of all rows, in bit/s, and the best share of it that is TCP's payload.
 const RATE: f64 = 20e6;

@@ -6,7 +6,7 @@
 //! share it; with two, the kernel places them. Needs root, for network namespaces, and ip, tc and ping.
 //!
 //! ```sh
-//! cargo build --release && cargo run --release -p txq-cli --example bridge_packets -- --only tbf --cpus 1 --rounds 5
+//! cargo build --release && cargo run --release -p txq-lab --example bridge_packets -- --only tbf --cpus 1 --rounds 5
 //! ```
 
 mod bridges;

@@ -3,7 +3,7 @@
 #
 #   contrib/sweep/parallel.sh PARTS FOLDER SCENARIO --vary PATH=VALUES..
 #
-# Options of parallel go into its variable. This runs the parts on two machines, which need txq on their PATH:
+# Options of parallel go into its variable. This runs the parts on two machines, which need txq-lab on their PATH:
 #
 #   PARALLEL='--sshlogin big1,big2' contrib/sweep/parallel.sh 64 results p0-pinned --vary workload.senders=1..480*2 --seeds 5
 #
@@ -18,5 +18,5 @@ shift 2
 mkdir -p "$folder"
 # Points come on stdout, so nothing has to be copied from other machines.
 seq "$parts" | parallel --quote --joblog "$folder/log" --resume-failed \
-    txq sim sweep "$@" --quiet --threads 1 --json --shard "{}/$parts" >>"$folder/points.jsonl"
-txq sim merge "$folder/points.jsonl"
+    txq-lab sim sweep "$@" --quiet --threads 1 --json --shard "{}/$parts" >>"$folder/points.jsonl"
+txq-lab sim merge "$folder/points.jsonl"

@@ -3,7 +3,7 @@
 #
 #   docs/lab/patches.sh lost-wakeup|unbounded|shared-counter TXQ PATCHED
 #
-# TXQ and PATCHED are two builds of txq, without the patch and with it. Needs jq.
+# TXQ and PATCHED are two builds of `txq-lab`, without the patch and with it. Needs jq.
 set -eu
 if [ $# -ne 3 ]; then
     echo "usage: $0 lost-wakeup|unbounded|shared-counter TXQ PATCHED" >&2

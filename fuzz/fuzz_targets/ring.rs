@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use libfuzzer_sys::fuzz_target;
-use txq_socket::{Host, Layout};
+use txq_control::socket::{Host, Layout};
 
 /// The offsets of the producer's cursor and of the descriptors.
 const PRODUCER: u64 = 128;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use txq_cli_common::plot::{At, Curve, Curves, Size, curves};
+use txq_lab::plot::{At, Curve, Curves, Size, curves};
 
 use super::netns::Netns;
 use super::process::Running;

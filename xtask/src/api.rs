@@ -13,7 +13,7 @@ mod names;
 use names::Names;
 
 /// The crates whose users are programs.
-const CRATES: [&str; 6] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
+const CRATES: [&str; 5] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
 /// Crates whose items users name by the paths of the crate that they depend on.
 const BELOW: [&str; 2] = ["txq_core", "txq_sched"];
@@ -22,13 +22,11 @@ const BELOW: [&str; 2] = ["txq_core", "txq_sched"];
 const INTERNAL: [&str; 3] = ["Arch", "Native", "txq_core"];
 
 /// What a published crate uses of the hidden items of the crates below it, and why.
-const HIDDEN: [(&str, &str, &str); 6] = [
+const HIDDEN: [(&str, &str, &str); 4] = [
     ("txq-device", "null", "the simulator runs the null device on its own machine"),
     ("txq-device", "af_packet", "it cuts a frame's bytes before they lie in a packet, as qdiscs cut packets"),
-    ("txq-device", "af_xdp", "the rings between its halves, and the checksum that the card computes"),
-    ("txq-socket", "ring", "the cursors are the ones that models check"),
-    ("txq-socket", "layout", "a client links nothing but txq-core"),
-    ("txq-socket", "memory", "as above"),
+    ("txq-device", "af_xdp", "the rings between its halves are those that models check"),
+    ("txq-control", "socket", "the cursors of its rings are those that models check"),
 ];
 
 /// Compares the API of each crate with its listing; with `bless`, writes the listing instead.

@@ -154,22 +154,17 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 15] = [
+const PUBLISHED: [&str; 10] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
-    "txq-socket",
-    "txq-watch",
     "txq-quinn",
     "txq-capi",
     "txq-preload",
-    "txq-sim",
-    "txq-cli-common",
-    "txq-bench",
-    "txq-sim-cli",
     "txq-cli",
+    "txq-lab",
 ];
 
 /// Packages all of them as `cargo publish` would, without building them again.
@@ -320,9 +315,21 @@ fn reloads(deep: bool) -> Result<()> {
 fn operator(filter: Option<&str>) -> Result<()> {
     crate::run(&mut cargo(
         false,
-        &["build", "--quiet", "-p", "txq-cli", "-p", "txq-socket", "--bins", "--examples"],
+        &[
+            "build",
+            "--quiet",
+            "-p",
+            "txq-cli",
+            "-p",
+            "txq-control",
+            "--features",
+            "txq-cli/watch",
+            "--bins",
+            "--examples",
+        ],
     ))?;
-    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "operator", "--"]);
+    let mut command =
+        cargo(false, &["test", "-p", "txq-cli", "--features", "watch", "--test", "operator", "--"]);
     crate::run(command.args(["--include-ignored", "--test-threads=1", "--show-output"]).args(filter))
 }
 

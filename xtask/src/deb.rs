@@ -10,6 +10,9 @@ use crate::{cargo, root, run};
 
 /// The folder of the generated files, which `[package.metadata.deb]` in crates/txq-cli/Cargo.toml names.
 const FILES: &str = "target/package-files";
+/// The profile of what is installed, and the name of its folder. cargo-deb puts that folder in place of `target/release` in the
+/// list of assets.
+const PROFILE: &str = "dist";
 /// Commands of the installed package, and a part of what each prints.
 const COMMANDS: [(&str, &str); 5] = [
     ("txq --version", "txq "),
@@ -26,11 +29,26 @@ pub(crate) fn deb(install: bool) -> Result<()> {
         println!("SKIP deb: cargo-deb is not installed: cargo install cargo-deb --locked");
         return Ok(());
     }
-    run(&mut cargo(false, &["build", "--quiet", "--release", "-p", "txq-cli", "-p", "txq-preload"]))?;
+    let build = [
+        "build",
+        "--quiet",
+        "--profile",
+        PROFILE,
+        "-p",
+        "txq-cli",
+        "-p",
+        "txq-preload",
+        "--features",
+        "txq-cli/watch",
+    ];
+    run(&mut cargo(false, &build))?;
     generate()?;
     let output = Path::new(root()).join("target/debian/txq.deb");
     let to = output.to_str().context("the repository's path is not UTF-8")?;
-    run(&mut cargo(false, &["deb", "--quiet", "-p", "txq-cli", "--no-build", "--output", to]))?;
+    run(&mut cargo(
+        false,
+        &["deb", "--quiet", "-p", "txq-cli", "--profile", PROFILE, "--no-build", "--output", to],
+    ))?;
     println!("deb: {}", output.display());
     if install { try_package(to) } else { Ok(()) }
 }
@@ -40,7 +58,7 @@ fn generate() -> Result<()> {
     let files = Path::new(root()).join(FILES);
     let _ = fs::remove_dir_all(&files);
     let txq = |words: &[&str]| -> Result<Vec<u8>> {
-        let out = Command::new("target/release/txq").args(words).current_dir(root()).output()?;
+        let out = Command::new(format!("target/{PROFILE}/txq")).args(words).current_dir(root()).output()?;
         if !out.status.success() {
             bail!("txq {words:?}: {}", String::from_utf8_lossy(&out.stderr));
         }

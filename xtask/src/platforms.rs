@@ -12,8 +12,7 @@ use crate::{cargo, root};
 /// The crates that need no Linux.
 const PORTABLE: [&str; 2] = ["txq-core", "txq-sched"];
 /// The crates that a program on Linux depends on.
-const LINUX: [&str; 7] =
-    ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-socket", "txq-quinn"];
+const LINUX: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
 /// The crates that say on another system that they need Linux.
 const NEED_LINUX: [&str; 6] = ["txq", "txq-device", "txq-control", "txq-socket", "txq-quinn", "txq-capi"];

@@ -2,7 +2,9 @@
 
 mod daemon;
 mod exec;
+mod groups;
 mod kernel;
+mod lab;
 mod packaging;
 mod replay;
 mod running;
@@ -12,15 +14,16 @@ mod watch;
 mod web;
 mod workload;
 
-use std::any::TypeId;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::common::options::hyphens;
 
 pub(crate) use daemon::{BridgeArgs, CheckArgs, DaemonArgs, ReloadArgs, SaveArgs, Serving};
 pub(crate) use exec::ExecArgs;
 pub(crate) use kernel::{DoctorArgs, XpsAction, XpsArgs};
+pub(crate) use lab::LabArgs;
 pub(crate) use packaging::{CompletionsArgs, ManArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use running::{DevArgs, LsArgs, StatArgs, TcArgs};
@@ -32,7 +35,7 @@ pub(crate) use workload::{ContentionArgs, HistArgs, RunArgs, What, Workload};
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
 #[derive(Debug, Parser)]
-#[command(name = "txq", version, after_help = examples())]
+#[command(name = "txq", version, help_template = groups::template(), after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -51,19 +54,10 @@ Examples:
   txq trace --event kfree_skb                    which of its packets are dropped, and why
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
-";
-const BENCH_EXAMPLE: &str = "  txq bench                                      how fast this machine is at it, in a minute of tables\n";
-const SIM_EXAMPLE: &str =
-    "  txq sim machines                               machines of hundreds of CPUs to simulate it on\n";
-const EXIT_CODES: &str =
-    "\nExit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
+  txq bench                                      how fast this machine is at it, in a minute of tables
+  txq sim machines                               machines of hundreds of CPUs to simulate it on
 
-/// Returns the examples of the commands that this binary has.
-fn examples() -> String {
-    let bench = if cfg!(feature = "bench") { BENCH_EXAMPLE } else { "" };
-    let sim = if cfg!(feature = "sim") { SIM_EXAMPLE } else { "" };
-    [EXAMPLES, bench, sim, EXIT_CODES].concat()
-}
+Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -130,14 +124,12 @@ pub(crate) enum Command {
     /// Show the queues of a running program, with their rates, in a terminal, as htop shows processes
     #[command(after_help = watch::TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
-    #[cfg(feature = "bench")]
-    #[command(after_help = txq_bench::EXAMPLES)]
-    Bench(txq_bench::BenchArgs),
-    /// Run the transmit path on simulated machines of hundreds of CPUs
-    #[cfg(feature = "sim")]
-    #[command(after_help = txq_sim_cli::EXAMPLES)]
-    Sim(txq_sim_cli::SimArgs),
+    /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel; runs `txq-lab`
+    #[command(after_help = lab::BENCH_HELP, disable_help_flag = true)]
+    Bench(LabArgs),
+    /// Run the transmit path on simulated machines of hundreds of CPUs; runs `txq-lab`
+    #[command(after_help = lab::SIM_HELP, disable_help_flag = true)]
+    Sim(LabArgs),
 }
 
 impl Args {
@@ -146,22 +138,6 @@ impl Args {
         let matches = hyphens(Self::command()).try_get_matches()?;
         Self::from_arg_matches(&matches)
     }
-}
-
-/// Lets values that begin with a hyphen reach the parsers of times, rates and counts, in all subcommands. Their errors
-/// explain what is wrong with `-5s`; clap alone takes such a value for an option.
-fn hyphens(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(hyphens).mut_args(|arg| {
-        let passed = is_parsed(&arg) || arg.is_allow_hyphen_values_set();
-        arg.allow_hyphen_values(passed)
-    })
-}
-
-/// Returns whether the argument is an option whose value is neither a string nor a path.
-fn is_parsed(arg: &Arg) -> bool {
-    let of = arg.get_value_parser().type_id();
-    let named = of == TypeId::of::<String>() || of == TypeId::of::<PathBuf>();
-    !arg.is_positional() && arg.get_action().takes_values() && !named
 }
 
 /// Prints the same text as `txq help COMMAND`.

@@ -8,6 +8,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::common::rate::Rate;
+use crate::common::span::Span;
+use crate::common::within::{SpinUs, Threads, Txqs, Within};
 use anyhow::{Context, anyhow};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,9 +18,6 @@ use txq::Discipline;
 use txq::driver::Link;
 use txq::netdev::Sampling;
 use txq::pool::{Backing, FreeMode};
-use txq_cli_common::rate::Rate;
-use txq_cli_common::span::Span;
-use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
 

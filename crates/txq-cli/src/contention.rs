@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::common::contention::{lock_stat, perf};
+use crate::common::out;
 use txq::Discipline;
 use txq::stats::contention::ContentionReport;
-use txq_cli_common::contention::{lock_stat, perf};
-use txq_cli_common::out;
 
 use crate::args::{ContentionArgs, Target};
 use crate::control;

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::common::failure::Refused;
 use anyhow::Context;
-use txq_cli_common::failure::Refused;
 use txq_control::{Answer, Builder, Client, Error, Place, Server};
 
 use crate::added::{self, Counters};

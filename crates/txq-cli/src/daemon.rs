@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::common::out;
+use crate::common::stop::Signals;
 use anyhow::Context;
 use signal_hook::consts::SIGHUP;
-use txq_cli_common::out;
-use txq_cli_common::stop::Signals;
 use txq_control::Access;
 
 use crate::args::{BridgeArgs, DaemonArgs, Serving};

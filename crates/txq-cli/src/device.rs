@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use crate::common::failure::Refused;
 use anyhow::{Context, anyhow, ensure};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
@@ -12,7 +13,6 @@ use txq::receive::Receive;
 use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
-use txq_cli_common::failure::Refused;
 use txq_device::{AfXdp, Watch};
 
 use crate::config;
@@ -125,7 +125,7 @@ const DEVICES: &str =
 /// Returns the configuration of the device that `--dev` names. A word without a known kind in front is an interface.
 pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result<config::Device> {
     let mut device =
-        config::Device { txqs: Some(txq_cli_common::within::Txqs::of(txqs.into())), ..Default::default() };
+        config::Device { txqs: Some(crate::common::within::Txqs::of(txqs.into())), ..Default::default() };
     let (kind, rest) = match text.split_once(':') {
         Some((kind, rest)) => (kind, rest),
         None if text == "null" => ("null", "null0"),

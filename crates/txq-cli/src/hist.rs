@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::common::{bars, out};
 use anyhow::bail;
 use serde_json::json;
 use txq::netdev::Sampling;
 use txq::stats::log2::Log2;
-use txq_cli_common::{bars, out};
 
 use crate::args::{HistArgs, Target, What};
 use crate::control;

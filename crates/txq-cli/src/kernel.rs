@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::failure::Refused;
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use txq::cpumask::CpuMask;
-use txq_cli_common::failure::Refused;
 
 mod advice;
 pub(crate) mod doctor;

@@ -2,8 +2,8 @@
 //!
 //! `txq run` sends the generated traffic that a TOML file describes; `txq replay` sends a capture. Both end in the same
 //! report: counts of sent, dropped and queued packets, their latency and their cost. `txq contention` and `txq hist` print
-//! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
-//! each in a binary with the feature of that name.
+//! the waits and the latency of such a run. `txq bench` and `txq sim` run the program `txq-lab`, which measures the path itself and
+//! runs it on simulated machines.
 //!
 //! `txq daemon` and `txq bridge` forward between devices, each direction through its qdisc. `txq check`, `txq reload` and
 //! `txq save` check the daemon's file, apply it anew, and print its state as commands.
@@ -14,16 +14,18 @@
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
 //! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal,
-//! `txq trace` the steps of their packets.
-
+//! `txq trace` the steps of their packets. `txq top` and `txq web` need the feature `watch`.
 //!
-//! It is a library only so that the fuzzer reaches what reads files: programs use the crates `txq` and `txq-control`.
+//! It is a library so that the laboratory, the crate `txq-lab`, has [`common`], and the fuzzer reaches the parts that read files.
+//! Programs use the crates `txq` and `txq-control`.
 
 #![forbid(unsafe_code)]
 
 mod added;
 mod args;
 mod check;
+#[doc(hidden)]
+pub mod common;
 mod config;
 mod contention;
 mod control;
@@ -35,6 +37,7 @@ mod failure;
 mod frames;
 mod hist;
 mod kernel;
+mod lab;
 mod load;
 mod ls;
 mod pace;
@@ -48,9 +51,16 @@ mod session;
 mod stat;
 mod state;
 mod tc;
+#[cfg(feature = "watch")]
 mod top;
 mod trace;
+#[cfg(feature = "watch")]
+#[doc(hidden)]
+pub mod watch;
+#[cfg(feature = "watch")]
 mod web;
+#[cfg(not(feature = "watch"))]
+mod without;
 mod xps;
 
 use std::process::ExitCode;
@@ -79,16 +89,19 @@ pub fn main() -> ExitCode {
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
         Command::Trace(args) => trace::trace(args),
+        #[cfg(feature = "watch")]
         Command::Web(args) => web::web(args),
+        #[cfg(feature = "watch")]
+        Command::Top(args) => top::top(args),
+        #[cfg(not(feature = "watch"))]
+        Command::Web(_) => Err(without::watch("web")),
+        #[cfg(not(feature = "watch"))]
+        Command::Top(_) => Err(without::watch("top")),
         Command::Completions(args) => packaging::completions(args),
         Command::Man(args) => packaging::man(args),
         Command::Doctor(args) => kernel::doctor::doctor(args),
         Command::Xps(args) => kernel::xps::xps(args),
-        Command::Top(args) => top::top(args),
-        #[cfg(feature = "bench")]
-        Command::Bench(args) => txq_bench::bench(args),
-        #[cfg(feature = "sim")]
-        Command::Sim(args) => txq_sim_cli::sim(args),
+        Command::Bench(_) | Command::Sim(_) => Err(lab::become_lab()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

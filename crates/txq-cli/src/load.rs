@@ -1,7 +1,7 @@
 //! The traffic of a `[[sender]]`: frames of its flows in turn, at its rate.
 
+use crate::common::rate::Rate;
 use txq::driver::Link;
-use txq_cli_common::rate::Rate;
 
 use crate::config;
 use crate::frames::{self, Common, Target};
@@ -147,7 +147,7 @@ impl Source for Load {
 
 #[cfg(test)]
 mod tests {
-    use txq_cli_common::within::Within;
+    use crate::common::within::Within;
 
     use super::*;
     use crate::config::Lengths;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::common::out;
 use serde_json::json;
-use txq_cli_common::out;
 use txq_control::{Program, State, list, list_folder, probe};
 
 use crate::args::LsArgs;

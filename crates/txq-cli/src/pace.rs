@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use txq_cli_common::stop::Stop;
+use crate::common::stop::Stop;
 
 /// The longest sleep of a thread before it checks for a stop again.
 const NAP: Duration = Duration::from_millis(10);

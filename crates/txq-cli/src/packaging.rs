@@ -1,36 +1,18 @@
 //! `txq completions` and `txq man`: what packages contain beside the binary, made from the options themselves.
 
-use std::path::Path;
-
-use anyhow::Context;
 use clap::CommandFactory;
-use txq_cli_common::out;
 
 use crate::args::{Args, CompletionsArgs, ManArgs};
+use crate::common::packaging;
 
 /// Prints a shell's completions.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "txq", &mut text);
-    out::write(&String::from_utf8(text).context("completions")?)
+    packaging::completions(args.shell, Args::command())
 }
 
 /// Writes a page for the command and one for each subcommand into a folder.
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string())?;
-    let mut command = Args::command().disable_help_subcommand(true);
-    command.build();
-    pages(&command, "txq", &args.folder)
-}
-
-/// Writes the page of a command and those of its subcommands. `txq-sim-run` is the name for `txq sim run`.
-fn pages(command: &clap::Command, name: &str, folder: &Path) -> anyhow::Result<()> {
-    let file = folder.join(format!("{name}.1"));
-    let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).render(&mut text)?;
-    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
-    let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
-    shown.into_iter().try_for_each(|sub| pages(sub, &format!("{name}-{}", sub.get_name()), folder))
+    packaging::man(&args.folder, Args::command())
 }
 
 #[cfg(test)]

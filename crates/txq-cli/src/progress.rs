@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::rate::metric;
+use crate::common::tell::Tell;
 use txq::NetDev;
-use txq_cli_common::rate::metric;
-use txq_cli_common::tell::Tell;
 
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -7,10 +7,10 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::common::stop::Stop;
 use txq::Sender;
 use txq::packet::{Packet, PacketList};
 use txq::pool::AllocError;
-use txq_cli_common::stop::Stop;
 
 use crate::pace::Pace;
 

@@ -9,11 +9,11 @@ mod tape;
 
 use std::fs;
 
+use crate::common::rate::Rate;
+use crate::common::within::Within;
 use anyhow::ensure;
 use txq::flow::public_hash;
 use txq::xps::reciprocal_scale;
-use txq_cli_common::rate::Rate;
-use txq_cli_common::within::Within;
 use txq_device::capture::Capture;
 
 use crate::args::ReplayArgs;

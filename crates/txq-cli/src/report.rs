@@ -7,6 +7,8 @@ mod quantile;
 mod rows;
 mod text;
 
+use crate::common::out;
+use crate::common::stop::Cause;
 use txq::Discipline;
 use txq::drop::DropCounts;
 use txq::netdev::BandStats;
@@ -15,8 +17,6 @@ use txq::stats::contention::ContentionReport;
 use txq::stats::device::DeviceStats;
 use txq::stats::log2::Log2;
 use txq::tc::QdiscInfo;
-use txq_cli_common::out;
-use txq_cli_common::stop::Cause;
 
 use crate::args::Output;
 use crate::pump::{Account, Count};

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use crate::common::rate::Rate;
 use anyhow::bail;
-use txq_cli_common::rate::Rate;
 use txq_control::{Listener, tc};
 
 use crate::args::{At, RunArgs, Workload};

@@ -5,11 +5,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::failure::Refused;
+use crate::common::stop::{Cause, Signals, Stop};
 use anyhow::{Context, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 use txq::{Discipline, NetDev};
-use txq_cli_common::failure::Refused;
-use txq_cli_common::stop::{Cause, Signals, Stop};
 use txq_control::Listener;
 
 use crate::control;

@@ -1,7 +1,7 @@
 //! `txq stat`: the counters of a running program's devices, as `ethtool -S` prints those of a card.
 
+use crate::common::out;
 use serde_json::{Map, Value, json};
-use txq_cli_common::out;
 use txq_control::Counters;
 
 use crate::args::StatArgs;

@@ -1,8 +1,8 @@
 //! `txq top`: the queues of a running program in a terminal.
 
-use txq_cli_common::failure::Refused;
-use txq_cli_common::out;
-use txq_watch::top::{self, Error, Options};
+use crate::common::failure::Refused;
+use crate::common::out;
+use crate::watch::top::{self, Error, Options};
 
 use crate::args::TopArgs;
 use crate::control;

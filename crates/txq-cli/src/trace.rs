@@ -6,10 +6,10 @@ mod text;
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::time::{Duration, Instant};
 
+use crate::common::failure::{Refused, refused};
+use crate::common::stop::Signals;
 use anyhow::{Context, bail};
 use serde_json::json;
-use txq_cli_common::failure::{Refused, refused};
-use txq_cli_common::stop::Signals;
 use txq_control::{TraceEvent, TraceOptions, Traced, Tracing};
 
 use crate::args::TraceArgs;

@@ -4,10 +4,10 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
+use crate::common::failure::Refused;
+use crate::common::stop::Signals;
+use crate::watch::web::Web;
 use anyhow::Context;
-use txq_cli_common::failure::Refused;
-use txq_cli_common::stop::Signals;
-use txq_watch::web::Web;
 
 use crate::args::WebArgs;
 

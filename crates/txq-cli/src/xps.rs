@@ -7,14 +7,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::common::failure::Refused;
+use crate::described;
 use anyhow::Context;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use txq::cpumask::CpuMask;
 use txq::netdev::Builder;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
-use txq_cli_common::described;
-use txq_cli_common::failure::Refused;
 
 /// The requested way to choose a txq.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

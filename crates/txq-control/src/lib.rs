@@ -39,6 +39,8 @@
 //! commands make. [`list()`] finds the programs of this user. [`tc::apply`] and [`tc::check`] execute and check tc's commands
 //! without a server.
 //!
+//! [`socket`] lets local programs send through a device of this one.
+//!
 //! A server is one sleeping thread, and a few more while commands run. The protocol is one JSON object a line in both
 //! directions; `docs/control.md` in the repository describes it.
 
@@ -60,6 +62,7 @@ mod place;
 mod record;
 mod scheduler;
 mod server;
+pub mod socket;
 mod stat;
 mod target;
 pub mod tc;

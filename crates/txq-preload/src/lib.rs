@@ -1,4 +1,6 @@
-//! The library that `txq exec` loads into a program (`LD_PRELOAD`): the program's UDP datagrams leave through a txq device, and
+//! Internal to `txq exec`, and published only because Cargo wants it.
+//!
+//! It is the library that `txq exec` loads into a program (`LD_PRELOAD`): the program's UDP datagrams leave through a txq device, and
 //! nothing in the program changes.
 //!
 //! It replaces the functions of the C library that send on a socket, and those that change what is known of a socket

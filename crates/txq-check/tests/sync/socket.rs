@@ -1,13 +1,13 @@
 //! The ring that a client and the server share: descriptors arrive whole and in order, and no wake is lost.
 //!
-//! Guards `publish`, `wait`, `must_ring` and `announce` of `txq-socket/src/ring.rs`. Mutants that it catches: either fence left out, a side
+//! Guards `publish`, `wait`, `must_ring` and `announce` of `txq-control/src/socket/ring.rs`. Mutants that it catches: either fence left out, a side
 //! that sleeps without another look, and a cursor that is published without a release. A lost wake is loom's "deadlock".
 
 use std::sync::Arc;
 
 use txq_check::{Loom, Model, Shuttle};
+use txq_control::socket::ring::{Consumer, Cursors, Descriptor, Producer, Ring, Slot};
 use txq_core::arch::Event;
-use txq_socket::ring::{Consumer, Cursors, Descriptor, Producer, Ring, Slot};
 
 /// The memory, and the sockets: an event stands for the bytes that a side has not read.
 struct Shared<A: Model> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use txq_cli_common::within::Txqs;
+use crate::common::within::Txqs;
 
 use super::{At, Target};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use txq_cli_common::span::Span;
+use crate::common::span::Span;
 
 pub(super) const EXEC_EXAMPLES: &str = "\
 Examples:

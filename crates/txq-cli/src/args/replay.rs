@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::common::rate::Rate;
+use crate::common::span::Span;
+use crate::common::within::{Threads, Txqs, Within};
 use txq::Discipline;
-use txq_cli_common::rate::Rate;
-use txq_cli_common::span::Span;
-use txq_cli_common::within::{Threads, Txqs, Within};
 
 use super::Output;
 use crate::xps::Xps;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use txq_cli_common::span::Span;
+use crate::common::span::Span;
 
 use super::Target;
 

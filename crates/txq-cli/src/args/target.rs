@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use txq_cli_common::span::Span;
+use crate::common::span::Span;
 
 /// The place of a program's socket.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]

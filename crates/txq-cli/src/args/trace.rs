@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use txq_cli_common::span::Span;
-use txq_cli_common::within::Within;
+use crate::common::span::Span;
+use crate::common::within::Within;
 
 use super::Target;
 

@@ -1,6 +1,6 @@
 //! Options of the commands that watch a running program.
 
-use txq_cli_common::span::Span;
+use crate::common::span::Span;
 
 use super::Target;
 

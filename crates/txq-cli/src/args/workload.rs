@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::common::span::Span;
+use crate::common::within::SpinUs;
 use txq::Discipline;
-use txq_cli_common::span::Span;
-use txq_cli_common::within::SpinUs;
 
 use super::{At, Output, RunningArgs};
 

@@ -4,7 +4,7 @@ use anyhow::{anyhow, bail};
 use toml::{Table, Value};
 use txq_control::NewDevice;
 
-use txq_cli_common::within::{Txqs, Within};
+use crate::common::within::{Txqs, Within};
 
 use super::check::{self, Purpose};
 use super::{Config, Device, Socket, keys};

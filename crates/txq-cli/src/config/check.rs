@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::common::rate::Rate;
 use txq::pool::FreeMode;
-use txq_cli_common::rate::Rate;
 
 use super::locate::{Fault, steps};
 use super::words::Segments;

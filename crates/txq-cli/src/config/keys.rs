@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::common::schema::VALUE;
 use schemars::schema_for;
 use serde_json::Value;
-use txq_cli_common::schema::VALUE;
 
 use super::Config;
 

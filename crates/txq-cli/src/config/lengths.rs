@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::common::within::Within;
+use crate::described;
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use txq::driver::Link;
-use txq_cli_common::described;
-use txq_cli_common::within::Within;
 
 /// The length of one packet, in bytes, with its link-layer header.
 pub(crate) type Length = Within<42, 9014>;

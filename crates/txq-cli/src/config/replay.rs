@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::common::rate::Rate;
+use crate::common::within::{Threads, Within};
+use crate::described;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
-use txq_cli_common::described;
-use txq_cli_common::rate::Rate;
-use txq_cli_common::within::{Threads, Within};
 
 use crate::replay::Tape;
 

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::common::schema::{Schema, SchemaGenerator, VALUE, json_schema};
+use crate::described;
 use serde::de::{Deserialize, Deserializer, Error};
 use txq::Discipline;
 use txq::bql::{Attr, BqlConfig};
@@ -9,8 +11,6 @@ use txq::driver::Link;
 use txq::netdev::{Completions, Sampling};
 use txq::pool::{Backing, FreeMode};
 use txq::tc;
-use txq_cli_common::described;
-use txq_cli_common::schema::{Schema, SchemaGenerator, VALUE, json_schema};
 
 /// The number of a txq, as the key of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 //! The recorded waits as one JSON object: all devices together at the top level, each device in `devices`.
 
+use crate::common::contention::recorded;
 use serde_json::{Map, Value, json};
 use txq::stats::contention::ContentionReport;
-use txq_cli_common::contention::recorded;
 
 use super::Recording;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::common::bars;
+use crate::common::span::Human;
 use txq::stats::contention::ContentionReport;
 use txq::stats::contention::Retry;
-use txq_cli_common::bars;
-use txq_cli_common::span::Human;
 
 use super::Recording;
 

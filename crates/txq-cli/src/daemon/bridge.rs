@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::common::failure::Refused;
 use txq::packet::PacketList;
-use txq_cli_common::failure::Refused;
 use txq_device::Forwarder;
 use txq_device::forward::{Hooks, Meter};
 

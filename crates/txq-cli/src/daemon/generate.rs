@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use txq_cli_common::failure::Refused;
-use txq_cli_common::stop::Stop;
+use crate::common::failure::Refused;
+use crate::common::stop::Stop;
 
 use super::live::Live;
 use crate::config::Config;

@@ -7,9 +7,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::common::failure::Refused;
 use anyhow::ensure;
 use toml::{Table, Value};
-use txq_cli_common::failure::Refused;
 use txq_device::Watch;
 
 use super::live::{Live, use_of};

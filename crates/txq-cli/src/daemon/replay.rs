@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
+use crate::common::failure::Refused;
+use crate::common::rate::Rate;
+use crate::common::stop::Stop;
 use anyhow::Context;
 use txq::NetDev;
-use txq_cli_common::failure::Refused;
-use txq_cli_common::rate::Rate;
-use txq_cli_common::stop::Stop;
 
 use super::live::Live;
 use crate::config::Config;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::common::failure::Refused;
 use txq::NetDev;
-use txq_cli_common::failure::Refused;
 use txq_control::Access;
-use txq_socket::{ClientStats, Server, ServerConfig, SocketStats};
+use txq_control::socket::{ClientStats, Server, ServerConfig, SocketStats};
 
 use super::live::Live;
 use crate::config::{Config, Socket};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use txq_control::Server;
+use txq_control::socket::SocketStats;
 use txq_device::forward::Meter;
-use txq_socket::SocketStats;
 
 use super::bridge::Bridge;
 use super::generate::Generators;

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use crate::common::failure::Refused;
+use crate::common::span::Span;
 use anyhow::ensure;
 use txq::driver::{DeviceInfo, Driver, Link};
 use txq::pool::Pool;
 use txq::receive::Receive;
-use txq_cli_common::failure::Refused;
-use txq_cli_common::span::Span;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp, Watch};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::common::out;
 use serde_json::{Map, Value, json};
-use txq_cli_common::out;
 
 use super::advice::{Finding, advice, count};
 use super::{Interface, Txq, names};

@@ -1,10 +1,10 @@
 //! `txq xps`: the kernel's maps from CPUs to the txqs of an interface.
 
+use crate::common::failure::Refused;
+use crate::common::out;
 use anyhow::bail;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
-use txq_cli_common::failure::Refused;
-use txq_cli_common::out;
 
 use super::doctor::ranges;
 use super::{Interface, write_xps};

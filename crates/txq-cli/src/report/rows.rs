@@ -1,12 +1,12 @@
 //! The rows of senders, of bands and of classes: as tables for people, and as objects of the JSON.
 
+use crate::common::span::Human;
+use crate::common::table::align;
 use serde_json::{Value, json};
 use txq::netdev::BandStats;
 use txq::stats::device::{SampledTimes, SenderStats};
 use txq::stats::latency::Latency;
 use txq::tc::Handle;
-use txq_cli_common::span::Human;
-use txq_cli_common::table::align;
 
 use super::Device;
 use super::quantile::{P50, P99};

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 
+use crate::common::rate::metric;
+use crate::common::span::Human;
 use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
-use txq_cli_common::rate::metric;
-use txq_cli_common::span::Human;
 
 use super::quantile::{P50, P90, P99, P999};
 use super::{Device, Ended, Rates, Report, Totals, rows};

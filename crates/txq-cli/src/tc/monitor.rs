@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::common::stop::Signals;
 use anyhow::Context;
-use txq_cli_common::stop::Signals;
 use txq_control::tc::WORDS;
 use txq_control::{Answer, Change, Monitored};
 

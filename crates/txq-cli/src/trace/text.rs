@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use txq_cli_common::span::Human;
+use crate::common::span::Human;
 use txq_control::TraceEvent;
 
 /// Returns the line of an event.

@@ -174,44 +174,6 @@ fn options_of_trace_and_web() {
     }
 }
 
-#[test]
-#[cfg(feature = "bench")]
-fn options_of_bench() {
-    for (options, parts) in [
-        ("crwod", &["there is no such suite", "did you mean \"crowd\"?"][..]),
-        (
-            "everything",
-            &[
-                "there is no such suite: use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation, rate or peers",
-            ],
-        ),
-        ("--threads 0", &["--threads", "use 1 to 4096"]),
-        ("--threads 1,2,x", &["\"x\" is no whole number"]),
-        ("--batch 513", &["--batch", "use 1 to 512"]),
-        ("--duration 0s", &["not above zero"]),
-        ("--duration 1", &["has no unit"]),
-        ("--work-ns 0", &["--work-ns", "use 1 to"]),
-        ("overload --load 0", &["--load", "\"0\" is no load", "use 0.01 to 1000"]),
-        ("overload --load 1,nan", &["\"nan\" is no load"]),
-        ("overload --flows 0", &["--flows", "use 1 to"]),
-        ("--repeat 0", &["--repeat", "use 1 to 1000"]),
-        ("--discipline llist,magic", &["\"magic\"", "use one of "]),
-        ("--qdisc fq_codle", &["fq_codle"]),
-        ("xps --qdisc aqm", &["\"aqm\"", "leave the suite out"]),
-        ("xps --qdisc slow", &["\"slow\"", "leave the suite out"]),
-        ("crowd --threads 2 --svg curves.svg", &["--svg", "more than one"]),
-        ("--speed 5", &["--speed"]),
-    ] {
-        let mut arguments = vec!["bench"];
-        arguments.extend(options.split_whitespace());
-        refused(&txq(&arguments), INPUT, parts);
-    }
-    // Refused before the measurement of 100 s.
-    let unwritable = ["bench", "--svg", "/nonexistent/curves.svg", "--duration", "100s"];
-    refused(&txq(&unwritable), SYSTEM, &["/nonexistent/curves.svg cannot be written"]);
-    assert!(!PathBuf::from("curves.svg").exists());
-}
-
 /// Returns the options of a command whose values are times, rates or counts, from its help, each with a negative value.
 fn negatives(command: &[&str]) -> Vec<(String, &'static str)> {
     let help = txq(&[command, &["--help"]].concat()).stdout;
@@ -230,24 +192,7 @@ fn negatives(command: &[&str]) -> Vec<(String, &'static str)> {
 
 #[test]
 fn negative_times_rates_and_counts() {
-    for (command, least) in [
-        ("run", 2),
-        ("replay", 6),
-        ("contention", 2),
-        ("hist", 2),
-        #[cfg(feature = "bench")]
-        ("bench", 12),
-        #[cfg(feature = "sim")]
-        ("sim host", 2),
-        #[cfg(feature = "sim")]
-        ("sim calibrate", 2),
-        #[cfg(feature = "sim")]
-        ("sim plan", 7),
-        #[cfg(feature = "sim")]
-        ("sim sweep", 1),
-        #[cfg(feature = "sim")]
-        ("sim published", 1),
-    ] {
+    for (command, least) in [("run", 2), ("replay", 6), ("contention", 2), ("hist", 2)] {
         let command: Vec<&str> = command.split_whitespace().collect();
         let options = negatives(&command);
         assert!(options.len() >= least, "{command:?} has {options:?}");
@@ -290,65 +235,6 @@ fn captures_that_are_none() {
         assert!(!out.exists(), "{name}: written although the input is bad");
     }
     refused(&txq(&["replay", "/nonexistent.pcap"]), INPUT, &["/nonexistent.pcap", "cannot be read"]);
-}
-
-#[test]
-#[cfg(feature = "sim")]
-fn machines_of_sim() {
-    let folder = Folder::new();
-    let (_, good) = txq_machine();
-    for (from, to, parts) in [
-        ("rmw", "rwm", &["unknown field `rwm`", "txq sim machines NAME"][..]),
-        ("sockets = 2", "sockets = 0", &["bad.toml: topology.sockets = 0", "1 to 4096"]),
-        ("hold = 0.45", "hold = nan", &["bad.toml: line.hold = NaN", "use 0 to 1"]),
-        ("cores = 8", "cores = 800", &["more than 4096 CPUs"]),
-    ] {
-        let file = folder.file("bad.toml", good.replacen(from, to, 1));
-        refused(&txq(&["sim", "machines", &file]), INPUT, parts);
-    }
-    refused(
-        &txq(&["sim"]),
-        INPUT,
-        &["use run, published, explain, fit, sweep, merge, plan, cost, host, machines or calibrate"],
-    );
-    refused(&txq(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
-    refused(&txq(&["sim", "machines", "/nonexistent/x"]), INPUT, &["/nonexistent/x", "No such file"]);
-    refused(&txq(&["sim", "calibrate", "--fill", "epyc"]), INPUT, &["no machine \"epyc\""]);
-    refused(
-        &txq(&["sim", "calibrate", "--out", "/nonexistent/x"]),
-        INPUT,
-        &["--out /nonexistent/x", "can be written"],
-    );
-    refused(&txq(&["sim", "calibrate", "--rounds", "0"]), INPUT, &["use 1 to 1000"]);
-    refused(&txq(&["sim", "host", "--duration", "5"]), INPUT, &["has no unit"]);
-}
-
-/// Returns the name of a built-in machine, and its file.
-#[cfg(feature = "sim")]
-fn txq_machine() -> (&'static str, String) {
-    let name = "epyc-9b45";
-    (name, txq(&["sim", "machines", name]).stdout)
-}
-
-#[test]
-#[cfg(feature = "sim")]
-fn a_machine_is_measured_and_read_again() {
-    let folder = Folder::new();
-    let out = folder.path("mine.toml").display().to_string();
-    let ended =
-        txq(&["sim", "calibrate", "--out", &out, "--duration", "200ms", "--rounds", "1", "--name", "mine"]);
-    assert!(ended.status.success() && ended.stdout.is_empty(), "{}", ended.stderr);
-    assert!(ended.stderr.contains("making room"), "progress: {}", ended.stderr);
-    let printed = txq(&["sim", "machines", &out]);
-    assert_eq!(printed.stdout, fs::read_to_string(&out).expect("the file"), "{}", printed.stderr);
-    let line = txq(&["sim", "machines", &out, "--json"]).stdout;
-    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!(line["name"], "mine");
-    assert!(line["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{line}");
-    assert!(line["access"]["rmw"].as_f64().is_some_and(|rmw| rmw > 0.0), "{line}");
-    let (name, _) = txq_machine();
-    let all = txq(&["sim", "machines"]).stdout;
-    assert!(all.lines().any(|line| line.starts_with(name) && line.contains(" 512 ")), "{all}");
 }
 
 #[test]

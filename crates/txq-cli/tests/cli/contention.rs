@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use txq::stats::log2::Log2;
-use txq_cli_common::bars;
+use txq_cli::common::bars;
 
 use crate::support::process::{Finished, Running};
 use crate::support::skip::{require_root, require_tools};

@@ -8,6 +8,8 @@ mod stat;
 mod stopped;
 mod systemd;
 mod traces;
+// `cargo test --workspace` has the feature, and so has `cargo test -p txq-cli --features watch`.
+#[cfg(feature = "watch")]
 mod web;
 
 use std::path::PathBuf;

@@ -15,22 +15,21 @@ mod served;
 mod txq_netns;
 
 mod bad_input;
-#[cfg(feature = "bench")]
-mod bench;
 mod bridge;
 mod contention;
+mod contrib;
 mod control;
 mod daemon_replay;
 mod doctor;
 mod exec;
-mod lab_patches;
+mod lab;
 mod main_job;
 mod replay;
 mod run;
-#[cfg(feature = "sim")]
-mod sim;
-#[cfg(feature = "sim")]
-mod sim_sweep;
 mod socket;
 mod tc;
+// `cargo test --workspace` has the feature, and so has `cargo test -p txq-cli --features watch`.
+#[cfg(feature = "watch")]
 mod top;
+#[cfg(not(feature = "watch"))]
+mod without;

@@ -91,6 +91,7 @@ blocks! {
         },
         ..DAEMON
     };
+    #[cfg(feature = "watch")]
     a_program_is_watched = Block {
         document: "docs/watch.md",
         part: "txq web --name served",

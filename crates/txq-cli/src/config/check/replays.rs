@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::rate::Rate;
 use txq::driver::Link;
-use txq_cli_common::rate::Rate;
 
 use super::super::locate::{Fault, steps};
 use super::super::{Config, Device};

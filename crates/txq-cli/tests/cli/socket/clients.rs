@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use txq_socket::{Client, Error, Reason};
+use txq_control::socket::{Client, Error, Reason};
 
 use super::bench::{Bench, LONG, end};
 use crate::support::netns::Netns;

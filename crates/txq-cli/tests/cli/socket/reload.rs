@@ -1,6 +1,6 @@
 //! `txq reload`: sockets come and go, and the clients of the others stay.
 
-use txq_socket::{Client, Error, Reason};
+use txq_control::socket::{Client, Error, Reason};
 
 use super::bench::{Bench, LONG, end};
 use crate::support::process::wait_until;

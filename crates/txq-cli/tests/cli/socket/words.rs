@@ -1,6 +1,6 @@
 //! Sockets that the command line names: those of `txq dev add`, and that of `txq bridge`.
 
-use txq_socket::{Client, Error, Reason};
+use txq_control::socket::{Client, Error, Reason};
 
 use super::bench::{Bench, LONG, end};
 use crate::support::netns::Netns;

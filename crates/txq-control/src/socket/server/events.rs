@@ -1,0 +1,230 @@
+//! The server's thread: accepts clients, and gives each that has frames a turn.
+
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::guest::{Guest, Next};
+use super::wake::Wake;
+use super::{Request, Served};
+use crate::socket::{Reason, wire};
+
+/// Frames that a client sends in a turn.
+pub(super) const TURN: usize = 32;
+/// Connections that are accepted at a socket before clients have another turn.
+const ACCEPTED: usize = 16;
+/// How long nothing is accepted after the system refused a descriptor, and how often a client looks whether its device is up.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A socket with its clients.
+struct Place {
+    served: Box<Served>,
+    guests: Vec<Guest>,
+}
+
+/// The state of the thread.
+pub(super) struct Events {
+    asked: Receiver<Request>,
+    wake: Wake,
+    places: Vec<Place>,
+    /// When sockets accept again; `None` if they do now.
+    paused: Option<Instant>,
+    /// The time of this round.
+    now: Instant,
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy)]
+enum Source {
+    Wake,
+    Socket(usize),
+    Guest(usize, usize),
+}
+
+impl Events {
+    pub(super) fn new(asked: Receiver<Request>, wake: Wake) -> Self {
+        Self { asked, wake, places: Vec::new(), paused: None, now: Instant::now() }
+    }
+
+    /// Serves until the server is dropped.
+    pub(super) fn run(mut self) {
+        loop {
+            for source in self.sleep() {
+                match source {
+                    Source::Wake => {
+                        self.wake.drain();
+                        if self.is_over() {
+                            return;
+                        }
+                    }
+                    Source::Guest(place, guest) => {
+                        // A request has closed the socket in this round.
+                        let place = self.places.get_mut(place);
+                        place
+                            .and_then(|place| place.guests.get_mut(guest))
+                            .into_iter()
+                            .for_each(|guest| guest.listen(self.now));
+                    }
+                    Source::Socket(place) => self.accept(place),
+                }
+            }
+            self.places.iter_mut().for_each(|place| place.turns(self.now));
+        }
+    }
+
+    /// Waits until a descriptor is ready or a client has a turn; returns what is ready, requests last: they move the others.
+    fn sleep(&mut self) -> Vec<Source> {
+        let accepts = self.paused.is_none_or(|until| until <= self.now);
+        if accepts {
+            self.paused = None;
+        }
+        let mut sources = Vec::new();
+        let mut fds = Vec::new();
+        let mut add = |source, fd| {
+            sources.push(source);
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        };
+        let (mut nexts, mut expires) = (Vec::new(), None::<Instant>);
+        for (at, place) in self.places.iter().enumerate() {
+            for (number, guest) in place.guests.iter().enumerate() {
+                guest.connection().into_iter().for_each(|fd| add(Source::Guest(at, number), fd));
+                nexts.push(guest.next);
+                let end = guest.expires(place.served.config.idle_timeout);
+                expires = expires.into_iter().chain(end).min();
+            }
+            if accepts {
+                add(Source::Socket(at), place.served.socket.as_fd());
+            }
+        }
+        add(Source::Wake, self.wake.as_fd());
+        let busy = |next: &Next| matches!(next, Next::Turn | Next::Gone | Next::End(_));
+        let timeout = if nexts.iter().any(busy) {
+            Some(Duration::ZERO)
+        } else {
+            let pause = (nexts.contains(&Next::Down) || !accepts).then_some(PAUSE);
+            pause.into_iter().chain(expires.map(|end| end.saturating_duration_since(self.now))).min()
+        };
+        // A time that is too long for the system is as good as none.
+        let timeout: Option<Timespec> = timeout.and_then(|time| time.try_into().ok());
+        // An error is a signal's, or want of memory: the next round asks again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        self.now = Instant::now();
+        let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|(source, _)| *source).collect()
+    }
+
+    /// Does what the program has asked for; returns whether it has asked for the end.
+    fn is_over(&mut self) -> bool {
+        for request in self.asked.try_iter() {
+            let done = match request {
+                Request::Open(served, done) => {
+                    self.places.push(Place { served, guests: Vec::new() });
+                    done
+                }
+                Request::Close(path, done) => {
+                    self.places.retain_mut(|place| {
+                        let stays = place.served.config.path != path;
+                        if !stays {
+                            place.close();
+                        }
+                        stays
+                    });
+                    done
+                }
+                Request::End => {
+                    self.places.iter_mut().for_each(Place::close);
+                    return true;
+                }
+            };
+            let _ = done.send(());
+        }
+        false
+    }
+
+    fn accept(&mut self, place: usize) {
+        let Some(dev) = self.places.get(place).map(|place| place.served.dev.clone()) else { return };
+        let of_device = self.places.iter().filter(|place| place.served.dev.is_same(&dev));
+        let mut buffers = of_device.map(Place::buffers).fold(0, u64::saturating_add);
+        let Some(place) = self.places.get_mut(place) else { return };
+        for _ in 0..ACCEPTED {
+            match place.served.socket.accept() {
+                Ok((client, allowed)) => {
+                    let before = place.buffers();
+                    place.admit(client, allowed, &self.wake, buffers, self.now);
+                    buffers = buffers.saturating_add(place.buffers() - before);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The client is gone already, or the system has no descriptor left: then it is asked again later.
+                Err(_) => {
+                    self.paused = Some(self.now + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Returns the most buffers that its clients may have together.
+    fn buffers(&self) -> u64 {
+        self.served.config.client_buffers().saturating_mul(self.guests.len() as u64)
+    }
+
+    /// Welcomes or refuses a client. All clients of the device may have `buffers` buffers without it.
+    fn admit(&mut self, client: UnixStream, allowed: bool, wake: &Wake, buffers: u64, now: Instant) {
+        let Served { config, layout, dev, counters, .. } = &*self.served;
+        let buffers = buffers.saturating_add(config.client_buffers());
+        let reason = match () {
+            () if !allowed => Some(Reason::Denied),
+            () if self.guests.len() >= config.clients as usize => Some(Reason::Full),
+            () if !self.served.has_buffers(buffers) => Some(Reason::NoBuffers),
+            () => None,
+        };
+        if let Some(reason) = reason {
+            counters.end(reason);
+            let _ = wire::welcome(&client, Err(reason));
+            return;
+        }
+        let sender = |name: &str| {
+            let mut sender = dev.upgrade()?.sender(name);
+            sender.set_limit(config.credit);
+            Some(sender)
+        };
+        self.guests.extend(Guest::welcome(client, layout, counters, wake, now, sender));
+    }
+
+    /// Gives each client a turn that may have frames; the one that was first is last in the next round.
+    fn turns(&mut self, now: Instant) {
+        let idle_timeout = self.served.config.idle_timeout;
+        for guest in &mut self.guests {
+            guest.notice();
+            if guest.expires(idle_timeout).is_some_and(|end| end <= now) {
+                guest.expire();
+            }
+            if matches!(guest.next, Next::Turn | Next::Down) {
+                guest.turn(TURN, now);
+            }
+        }
+        self.guests.retain(|guest| match guest.next {
+            Next::Gone => false,
+            Next::End(reason) => {
+                guest.end(reason);
+                false
+            }
+            _ => true,
+        });
+        if !self.guests.is_empty() {
+            self.guests.rotate_left(1);
+        }
+    }
+
+    /// Ends all connections.
+    fn close(&mut self) {
+        self.guests.drain(..).for_each(|guest| guest.end(Reason::Ended));
+        self.served.counters.close();
+    }
+}

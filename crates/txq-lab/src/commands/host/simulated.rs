@@ -1,0 +1,209 @@
+//! The native work, on a machine of one or two simulated CPUs.
+//!
+//! The device is the native one, and the senders write no packets on either side. Nothing is fitted to the compared times.
+//! A line's transfer time is the one measured beside the native point. So are two prices of plain code, with senders through
+//! `spinlock` and `combine` that have a queue each, on the same CPUs. Each access takes the same time, with the code around it,
+//! and so does the rest of a call, which works in registers and on the stack. Batches, two senders of one queue, and the other
+//! disciplines are predicted.
+
+use crate::bench::NATIVE;
+use crate::sim::Prices;
+use crate::sim::machine::Machine;
+use crate::sim::scenario::{Setup, set};
+use toml::{Table, Value};
+use txq::Discipline;
+
+use crate::commands::sweep::plain;
+
+/// The machine whose fields are all replaced.
+const BASE: &str = "vm-2";
+/// Lines of the null device's own state, on either side of its ring. The ring is charged by its accesses.
+const DRIVER_LINES: u64 = 1;
+/// The shortest and the longest time of an access, in nanoseconds.
+const HIT: (f64, f64) = (0.01, 100.0);
+/// How near a price must come to what was measured, as a part of it, and after how many trials the search ends anyway.
+const NEAR: f64 = 0.002;
+const TRIALS: u32 = 20;
+/// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when the
+/// queue's owners have found out whether leases send more.
+const TIME: f64 = 2.0;
+const WARM_UP: [f64; 2] = [0.5, 8.0];
+
+/// The machine, with the prices of its plain code.
+pub(super) struct Simulated {
+    machine: Machine,
+    /// The price of a call of xmit beside its accesses, in nanoseconds.
+    call: f64,
+}
+
+impl Simulated {
+    /// Finds the prices of an access to a line in the core's cache and of a call with which one sender through each of
+    /// `NATIVE.priced` takes `ns` for a packet. A call costs nothing where it would have to cost less: then the first one alone
+    /// decides.
+    pub(super) fn priced(machine: &Machine, ns: [f64; 2]) -> anyhow::Result<Self> {
+        // The call takes as long in both, so their difference depends on the accesses alone.
+        let apart = |hit| {
+            let machine = Self::with(machine, hit, 0.0);
+            Ok(machine.of_one(NATIVE.priced[0])? - machine.of_one(NATIVE.priced[1])?)
+        };
+        let first = |hit| Self::with(machine, hit, 0.0).of_one(NATIVE.priced[0]);
+        let hit = solve(ns[0] - ns[1], NEAR * ns[0], apart)?;
+        match ns[0] - first(hit)? {
+            call if call > 0.0 => Ok(Self::with(machine, hit, call)),
+            _ => Ok(Self::with(machine, solve(ns[0], NEAR * ns[0], first)?, 0.0)),
+        }
+    }
+
+    /// Returns the machine where an access takes `hit` nanoseconds, with the code around it, and the rest of a call `call`.
+    fn with(machine: &Machine, hit: f64, call: f64) -> Self {
+        let mut machine = machine.clone();
+        let access = &mut machine.access;
+        (access.hit, access.hit_gap, access.rmw) = (hit, hit, access.rmw.max(hit));
+        Self { machine, call }
+    }
+
+    /// Returns the time of a packet from one sender of single packets.
+    fn of_one(&self, discipline: Discipline) -> anyhow::Result<f64> {
+        self.cpu_ns_per_packet(discipline, 1, 1, None)
+    }
+
+    /// Returns the time of an access, in nanoseconds.
+    pub(super) fn hit(&self) -> f64 {
+        self.machine.access.hit
+    }
+
+    /// Returns the time of a call beside its accesses, in nanoseconds.
+    pub(super) fn call(&self) -> f64 {
+        self.call
+    }
+
+    /// Simulates the CPU time of a packet, with the given transfer time of a line between the CPUs.
+    pub(super) fn cpu_ns_per_packet(
+        &self,
+        discipline: Discipline,
+        threads: u64,
+        batch: u64,
+        line_ns: Option<f64>,
+    ) -> anyhow::Result<f64> {
+        let setup = self.setup(discipline, threads, batch, line_ns)?;
+        let figures = plain(&setup).map_err(anyhow::Error::msg)?;
+        Ok(figures.get("cpu_ns_per_packet").copied().unwrap_or(f64::INFINITY))
+    }
+
+    fn setup(
+        &self,
+        discipline: Discipline,
+        threads: u64,
+        batch: u64,
+        line_ns: Option<f64>,
+    ) -> anyhow::Result<Setup> {
+        let mut table = Table::new();
+        let text = |text: &str| Value::String(text.to_owned());
+        let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
+        for (path, value) in [
+            ("machine", text(BASE)),
+            ("tune", Value::Table(Table::try_from(near(&self.machine, threads as u32, line_ns))?)),
+            ("milliseconds", Value::Float(TIME)),
+            ("warmup", Value::Float(WARM_UP[usize::from(threads > 1)])),
+            ("overlap", Value::Boolean(true)),
+            ("device.ring", whole(NATIVE.ring.into())),
+            ("device.null", Value::Boolean(true)),
+            ("device.completions", text("inline")),
+            ("lines.driver", whole(DRIVER_LINES)),
+            ("path.qdisc", text(NATIVE.qdisc)),
+            ("path.discipline", text(discipline.name())),
+            ("path.defer_completions", Value::Boolean(true)),
+            ("path.leases", Value::Boolean(true)),
+            ("workload.kind", text("udp-stream")),
+            ("workload.senders", whole(threads)),
+            ("workload.bytes", whole(NATIVE.bytes.into())),
+            ("workload.credit", whole(NATIVE.limit)),
+            ("workload.batch", whole(batch)),
+            ("workload.private", Value::Float(0.0)),
+            ("workload.write", Value::Boolean(false)),
+            ("workload.pinned", Value::Boolean(true)),
+        ] {
+            set(&mut table, path, value).map_err(anyhow::Error::msg)?;
+        }
+        let setup = Setup::of(table).map_err(anyhow::Error::msg)?;
+        // An access has the price of the code around it.
+        Ok(Setup { prices: Prices { xmit: self.call, ..Prices::FREE }, ..setup })
+    }
+}
+
+/// Returns the time of an access with which `of` returns `goal`, or comes as near as it can. `of` is nearly linear.
+fn solve(goal: f64, near: f64, of: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    let (mut a, mut b) = (1.0, 2.0);
+    let mut of_a = of(a)?;
+    for _ in 0..TRIALS {
+        let of_b = of(b)?;
+        if (of_b - goal).abs() < near || of_a == of_b {
+            break;
+        }
+        let next = b + (goal - of_b) * (b - a) / (of_b - of_a);
+        (a, of_a) = (b, of_b);
+        b = next.clamp(HIT.0, HIT.1);
+    }
+    Ok(b)
+}
+
+/// Returns `cpus` cores of one complex, with that transfer time of a line between any two.
+fn near(machine: &Machine, cpus: u32, line_ns: Option<f64>) -> Machine {
+    let mut near = machine.clone();
+    let (t, a) = (&mut near.topology, &mut near.access);
+    (t.sockets, t.dies, t.complexes, t.cores, t.threads) = (1, 1, 1, cpus, 1);
+    if let Some(way) = line_ns {
+        let way = way.max(a.rmw);
+        for access in
+            [&mut a.same_core, &mut a.same_complex, &mut a.same_die, &mut a.same_socket, &mut a.other_socket]
+        {
+            *access = way;
+        }
+    }
+    near
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prices_make_one_sender_take_what_it_took() {
+        let machine = Machine::named(BASE).unwrap();
+        for goals in [[90.0, 45.0], [300.0, 140.0]] {
+            let simulated = Simulated::priced(&machine, goals).unwrap();
+            for (discipline, goal) in NATIVE.priced.into_iter().zip(goals) {
+                let ns = simulated.of_one(discipline).unwrap();
+                assert!((ns / goal - 1.0).abs() < 0.01, "{discipline}: {ns} {}", simulated.hit());
+            }
+            assert!(simulated.call() > 0.0);
+            let batches = simulated.cpu_ns_per_packet(NATIVE.priced[0], 1, NATIVE.batch, None).unwrap();
+            assert!(batches < goals[0] / 4.0, "{batches}");
+        }
+    }
+
+    #[test]
+    fn a_call_costs_nothing_where_its_accesses_take_all_the_time() {
+        let machine = Machine::named(BASE).unwrap();
+        let simulated = Simulated::priced(&machine, [300.0, 50.0]).unwrap();
+        assert_eq!(simulated.call(), 0.0);
+        assert!((simulated.of_one(NATIVE.priced[0]).unwrap() / 300.0 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn two_senders_take_longer_the_longer_a_line_takes() {
+        let machine = Machine::named(BASE).unwrap();
+        let simulated = Simulated::priced(&machine, [100.0, 50.0]).unwrap();
+        let [short, long] = [20.0, 1200.0]
+            .map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, 1, Some(way)).unwrap());
+        assert!(long > 1.1 * short, "{short} {long}");
+    }
+
+    #[test]
+    fn a_line_takes_the_measured_way() {
+        let machine = Machine::named(BASE).unwrap();
+        let near = near(&machine, 2, Some(100.0));
+        assert_eq!((near.access.same_core, near.access.other_socket), (100.0, 100.0));
+        near.check("near").unwrap();
+    }
+}
