@@ -15,7 +15,7 @@ const PORTABLE: [&str; 2] = ["txq-core", "txq-sched"];
 const LINUX: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
 /// The crates that say on another system that they need Linux.
-const NEED_LINUX: [&str; 6] = ["txq", "txq-device", "txq-control", "txq-socket", "txq-quinn", "txq-capi"];
+const NEED_LINUX: [&str; 5] = ["txq", "txq-device", "txq-control", "txq-quinn", "txq-capi"];
 /// The error of such a crate, or of the crate that it depends on.
 const NEEDS_LINUX: &str = "txq needs Linux; txq-sched does not";
 

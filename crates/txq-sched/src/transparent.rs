@@ -5,6 +5,7 @@
 macro_rules! transparent {
     ($outer:ty, $inner:ty $(, $life:lifetime)?) => {
         #[doc(hidden)]
+        #[allow(clippy::needless_lifetimes, reason = "a wrapper with a lifetime of its own needs the name")]
         impl$(<$life>)? $outer {
             /// Returns the concrete type that wraps `inner`.
             #[inline]

@@ -81,7 +81,7 @@ impl<'a> Command<'a> {
 pub struct BatchError {
     /// The number of the line, from 1. The commands of the lines before it have been executed.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error of its command.
     pub error: ParseError,
 }
 
