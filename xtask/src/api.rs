@@ -15,11 +15,8 @@ use names::Names;
 /// The crates whose users are programs.
 const CRATES: [&str; 5] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
 
-/// Crates whose items users name by the paths of the crate that they depend on.
-const BELOW: [&str; 2] = ["txq_core", "txq_sched"];
-
 /// What no listing may name: the machine, and the crate that promises nothing.
-const INTERNAL: [&str; 3] = ["Arch", "Native", "txq_core"];
+const INTERNAL: [&str; 4] = ["Arch", "Native", "generic", "txq_core"];
 
 /// What a published crate uses of the hidden items of the crates below it, and why.
 const HIDDEN: [(&str, &str, &str); 4] = [
@@ -54,19 +51,23 @@ pub(crate) fn check(bless: bool) -> Result<()> {
             bail!("cargo public-api -p {name}: {error}");
         }
         let listed = String::from_utf8(out.stdout).context("an API is UTF-8")?;
-        let own = name.replace('-', "_");
-        let below: Vec<_> = BELOW.into_iter().filter(|other| *other != own).collect();
-        let names = Names::of(Path::new(root()), name)?;
-        let above = Names::of(Path::new(root()), "txq")?;
-        let rename = |line: &str| {
-            let line = names.rename(line, &below);
-            // Users of the crates above depend on txq, too.
-            if own == "txq_sched" { line } else { above.rename(&line, &below) }
+        // From the bottom up: each crate names what it re-exports of those below it.
+        let below = ["txq_core", "txq_sched::generic", "txq_sched", "txq::generic"];
+        let chain = ["txq-sched", "txq", name].map(|name| Names::of(Path::new(root()), name));
+        let [sched_names, txq_names, own_names] = chain;
+        let (sched_names, txq_names, own_names) = (sched_names?, txq_names?, own_names?);
+        let rename = |line: &str| match name {
+            "txq-sched" => own_names.rename(line, &below),
+            _ => {
+                let line = sched_names.rename(line, &below);
+                let line = txq_names.rename(&line, &below);
+                own_names.rename(&line, &below)
+            }
         };
         let mut now: String = listed.lines().map(|line| rename(line) + "\n").collect();
         match name {
             "txq-sched" => sched = now.clone(),
-            "txq" => now += &packets(&sched, &names),
+            "txq" => now += &packets(&sched, &txq_names),
             _ => {}
         }
         let is_internal = |line: &&str| INTERNAL.iter().any(|word| has_word(line, word));
@@ -105,7 +106,7 @@ fn packets(sched: &str, names: &Names) -> String {
         (item.starts_with("Packet") && head.contains("txq_sched::packet::Packet"))
             && !line.starts_with("pub use")
     });
-    of_packets.map(|line| names.rename(line, &BELOW) + "\n").collect()
+    of_packets.map(|line| names.rename(line, &["txq_sched"]) + "\n").collect()
 }
 
 /// Returns whether `word` stands in `line` as a word of its own.

@@ -101,6 +101,7 @@ impl Driver for Null {
 }
 
 /// The simulator runs the same device on its own machine.
+#[doc(hidden)]
 impl<A: Arch> generic::Driver<A> for Null {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new(self.name.clone()).txqs(self.txqs).link(self.link).gso(true)

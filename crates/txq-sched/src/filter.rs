@@ -11,8 +11,8 @@ use crate::qdisc::Cx;
 use crate::tc::{Handle, ParseError};
 use crate::transparent::transparent;
 
-pub use generic::{ActionInfo, Choice, FilterInfo, filters_json, filters_text};
-pub use generic::{basic, closure, flow, flower, fw, matchall, u32};
+pub use crate::generic::filter::{ActionInfo, Choice, FilterInfo, filters_json, filters_text};
+pub use crate::generic::filter::{basic, closure, flow, flower, fw, matchall, u32};
 
 /// The filters of a qdisc or a class, in the order of their prefs.
 #[derive(Default)]

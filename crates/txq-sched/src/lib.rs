@@ -14,7 +14,7 @@ pub mod tc;
 mod transparent;
 
 pub use scheduler::{Departed, Dropped, Item, Next, Scheduler};
-pub use txq_core::arch::Nanos;
+pub use txq_core::arch::{CpuId, Nanos};
 pub use txq_core::drop::{self, DropCounts, DropReason};
 
 pub mod stats {

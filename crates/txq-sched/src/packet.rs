@@ -5,14 +5,14 @@
 
 use std::fmt;
 
-use txq_core::arch::CpuId;
 use txq_core::drop::DropReason;
-use txq_core::flow::{Dissected, Link};
 use txq_core::packet as generic;
 
-use crate::Nanos;
 use crate::tc::Handle;
 use crate::transparent::transparent;
+use crate::{CpuId, Nanos};
+
+pub use txq_core::flow::{Dissected, Link};
 
 /// One packet.
 #[repr(transparent)]

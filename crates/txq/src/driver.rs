@@ -78,7 +78,7 @@ mod adapter;
 
 pub(crate) use adapter::Concrete;
 
-pub use generic::{DeviceInfo, Status};
+pub use crate::generic::driver::{DeviceInfo, Status};
 pub use txq_core::flow::Link;
 
 /// A device's driver: describes the device and opens its txqs.

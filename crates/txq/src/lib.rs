@@ -78,12 +78,11 @@ pub mod worker;
 mod workers;
 pub mod xps;
 
+pub use crate::generic::{TxCounters, bql};
 pub use enqueue::Discipline;
-pub use generic::TxCounters;
-pub use generic::bql;
 pub use netdev::NetDev;
 pub use sender::{Flow, Ingress, Room, SendError, Sender, WaitError};
-pub use txq_core::arch::Nanos;
+pub use txq_core::arch::{CpuId, Nanos};
 pub use txq_core::{cpumask, drop, flow};
 pub use txq_sched::{Next, Scheduler, filter, qdisc, scheduler, tc};
 pub use worker::Worker;
@@ -98,8 +97,8 @@ pub mod enqueue {
 pub mod stats {
     //! Counters of devices and senders, histograms of times, and records of waits.
 
-    pub use crate::generic::stats::{contention, device};
-    pub use txq_core::stats::{QdiscStats, latency, log2};
+    pub use crate::generic::stats::device;
+    pub use txq_core::stats::{QdiscStats, contention, latency, log2};
 }
 
 /// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.

@@ -15,7 +15,9 @@ use crate::Nanos;
 use crate::driver::Link;
 use crate::packet::{Packet, PacketList};
 
-pub use generic::{AllocError, Backing, CACHE_SIZE, DEFER_MAX, FreeMode, LentMemory, PoolConfig, PoolError};
+pub use txq_core::pool::{
+    AllocError, Backing, CACHE_SIZE, DEFER_MAX, FreeMode, LentMemory, PoolConfig, PoolError,
+};
 
 /// A pool of buffers. Clones are the same pool.
 #[derive(Clone)]

@@ -20,7 +20,9 @@ impl Names {
         let mut names = Self::default();
         let lib = fs::read_to_string(src.join("lib.rs")).with_context(|| format!("{name}: lib.rs"))?;
         names.read(&lib, &ident);
-        for module in lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')) {
+        let is_hidden = |module: &&str| lib.contains(&format!("#[doc(hidden)]\npub mod {module};"));
+        let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        for module in modules.filter(|module| !is_hidden(module)) {
             let files = [src.join(format!("{module}.rs")), src.join(module).join("mod.rs")];
             if let Some(text) = files.iter().find_map(|file| fs::read_to_string(file).ok()) {
                 names.read(&text, &format!("{ident}::{module}"));
@@ -70,6 +72,11 @@ impl Names {
     fn add(&mut self, statement: &str, module: &str) {
         let Some((_, tree)) = statement.rsplit_once("pub use ") else { return };
         let tree: String = tree.split_whitespace().collect::<Vec<_>>().join(" ");
+        let own = module.split("::").next().unwrap_or_default();
+        let tree = match tree.strip_prefix("crate::") {
+            Some(rest) => format!("{own}::{rest}"),
+            None => tree,
+        };
         let (prefix, list) = match tree.split_once('{') {
             Some((prefix, list)) => (prefix.trim().trim_end_matches("::"), list.trim_end_matches('}')),
             None => tree.rsplit_once("::").unwrap_or(("", &tree)),
@@ -146,7 +153,7 @@ mod tests {
 
     const LIB: &str = "pub use low::{cpumask, drop};\npub use low::arch::Nanos;\nuse low::hidden::Not;\n\
                        pub mod stats {\n    pub use low::stats::{\n        QdiscStats, log2,\n    };\n}\n\
-                       pub use low::pool::{PoolError, Backing as Memory};\npub use low::tree::{self, Child};\n";
+                       pub use low::pool::{PoolError, Backing as Memory};\npub use crate::inner::Verdict;\npub use low::tree::{self, Child};\n";
 
     #[test]
     fn names_are_those_that_users_write() {
@@ -165,10 +172,11 @@ mod tests {
             ("low::pool::region::Backing::Auto", "high::Memory::Auto"),
             ("low::tree::Child<low::tree::leaf::Leaf>", "high::Child<high::tree::leaf::Leaf>"),
             ("low::hidden::Not", "low::hidden::Not"),
+            ("high::inner::qdisc::Verdict", "high::Verdict"),
             ("below::drop::X", "below::drop::X"),
         ];
         for (line, expected) in cases {
-            assert_eq!(names.rename(line, &["low"]), expected, "{line}");
+            assert_eq!(names.rename(line, &["low", "high::inner"]), expected, "{line}");
         }
     }
 }

@@ -8,9 +8,9 @@ use txq_core::stats::QdiscStats;
 
 use crate::Nanos;
 use crate::generic::filter as generic_filter;
-use crate::generic::qdisc::{self as generic, Budget, Env, Total, Verdict};
+use crate::generic::qdisc as generic;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::{Classes, Cx, Qdisc};
+use crate::qdisc::{Budget, Classes, Cx, Env, Qdisc, Total, Verdict};
 use crate::tc::{ClassInfo, Options, ParseError, Style, Words};
 
 pub use crate::generic::qdisc::RegisterError;

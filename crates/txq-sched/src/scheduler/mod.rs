@@ -38,7 +38,6 @@ use std::fmt;
 
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::PacketList;
-use txq_core::pool::PoolError;
 use txq_core::stats::QdiscStats;
 
 use crate::Nanos;
@@ -50,6 +49,7 @@ use native::Tree;
 use values::Values;
 
 pub use item::{Departed, Dropped, Item, Next};
+pub use txq_core::pool::PoolError;
 
 /// The configuration of a [`Scheduler`]. Write `..Config::default()` last: a later version may have more fields.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! Counters: those that `tc -s` prints, and those of devices, locks and times.
 
-pub mod contention;
 pub mod device;
 
 pub use txq_core::stats::{QdiscStats, latency, log2};

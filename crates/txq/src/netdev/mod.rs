@@ -25,11 +25,11 @@ mod builder;
 mod steering;
 mod tc;
 
-pub use builder::Builder;
-pub use generic::{
+pub use crate::generic::netdev::{
     AuditError, BandStats, BuildError, Completions, DriverBug, DriverBugEvent, PoolDemand, Sampling,
     TxTimeout,
 };
+pub use builder::Builder;
 pub use steering::Steering;
 
 /// A device that threads send through.

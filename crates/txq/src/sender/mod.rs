@@ -12,7 +12,7 @@ use crate::qdisc::Verdict;
 
 mod waiting;
 
-pub use generic::{Room, WaitError};
+pub use crate::generic::{Room, WaitError};
 pub use waiting::SendError;
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It may move between threads; one thread at
