@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Returns the files that may hold a test named `FOLDER/NAME`, or `NAME` in a document about `kind`, and the test's name.
 fn places(name: &str, kind: &str) -> (Vec<PathBuf>, String) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let qdiscs = source.join("txq-sched/src/qdisc");
+    let qdiscs = source.join("txq-sched/src/generic/qdisc");
     let (folder, name) = name.split_once('/').unwrap_or((kind, name));
     let mut places = match folder {
         "flow" => vec![source.join("txq-core/src/flow/tests.rs")],

@@ -1,7 +1,7 @@
 //! `qdisc_max_burst` bounds the packets that wait for a busy owner. They no longer count once an owner has taken them, so
 //! repeated contention drops nothing.
 //!
-//! Guards the counts in front of the qdisc (`txq/src/enqueue/`, `Defer::count` and lockless' `Band::len`). A mutant that it
+//! Guards the counts in front of the qdisc (`txq/src/generic/enqueue/`, `Defer::count` and lockless' `Band::len`). A mutant that it
 //! catches: a count that is not reset when the list is taken; packets are dropped from the third burst on. The models of
 //! `netdev/xmit.rs` do not catch it, because there the bound may be reached in any case.
 

@@ -1,7 +1,7 @@
 //! Completions that a lone sender leaves to its next calls: the worker reaps those that remain when the sender sends no
 //! more.
 //!
-//! Guards `txq/src/transfer/defer.rs` and the worker's look at it (`worker.rs`). Mutants that it catches: an owner that does
+//! Guards `txq/src/generic/transfer/defer.rs` and the worker's look at it (`worker.rs`). Mutants that it catches: an owner that does
 //! not schedule the worker, or a worker that drops a txq although its owner defers, by "the device keeps packets"; a worker
 //! that ends the watch without the owner's place, by "Causality violation".
 

@@ -1,6 +1,6 @@
 //! The number of queues changes while senders send: no packet is lost, reordered or left behind.
 //!
-//! Guards the rule (`txq/src/datapath/selector.rs`), its change (`netdev/rule.rs`) and the queues that are not in force
+//! Guards the rule (`txq/src/generic/datapath/selector.rs`), its change (`netdev/rule.rs`) and the queues that are not in force
 //! (`run/relay.rs`). Mutants that it catches: a sender that does not wait for its packets in an old queue, by "doubled or out of
 //! order"; an old queue that is not run after the change, or never relays, by a model that never ends.
 

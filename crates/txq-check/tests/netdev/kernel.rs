@@ -1,7 +1,7 @@
 //! llist where holders of locks keep their CPUs, as the kernel's do: no packet is lost, sent twice or left behind, and each
 //! sender's packets leave in order.
 //!
-//! Guards the parts of `txq/src/enqueue/llist.rs` and `llist/owner.rs` that ask [`Arch::holders_run`], which only simulations
+//! Guards the parts of `txq/src/generic/enqueue/llist.rs` and `llist/owner.rs` that ask [`Arch::holders_run`], which only simulations
 //! of the kernel use. Mutants that it catches: a sender with the duty that goes if the lock is taken ("a packet is left
 //! behind").
 

@@ -1,6 +1,6 @@
 //! A qdisc that holds packets back, and a worker that sleeps until their time: they leave without further packets.
 //!
-//! Guards `Schedule::run_at` (`txq/src/schedule.rs`), an owner's report when the qdisc returns nothing (`run/dequeue.rs`) and
+//! Guards `Schedule::run_at` (`txq/src/generic/schedule.rs`), an owner's report when the qdisc returns nothing (`run/dequeue.rs`) and
 //! the worker's turn (`worker.rs`). Mutants that it catches, each by a deadlock because the worker sleeps for ever: a time
 //! that is set without a notification, not set, or not taken. A model's clock stands still: a time is due at once or never.
 

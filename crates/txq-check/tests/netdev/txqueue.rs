@@ -1,6 +1,6 @@
 //! A txq that stops and wakes, and a worker that sleeps and is woken: queued packets leave without further packets.
 //!
-//! Guards stop (`txq/src/txqueue.rs`) and reap (`transfer/reap.rs`), each for the ring and for the byte queue limit, the
+//! Guards stop (`txq/src/generic/txqueue.rs`) and reap (`transfer/reap.rs`), each for the ring and for the byte queue limit, the
 //! worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Mutants that it catches: stop or reap without its
 //! fence; a wake, a quota's end or a txq to reap that is not scheduled or not
 //! notified. Each shows as a model that never ends ("Model exceeded maximum number of branches", "exceeded max_steps"),

@@ -1,10 +1,10 @@
 //! Senders that wait for a buffer or for credit of a device that completes, goes down, or ends.
 //!
-//! Guards `txq/src/sender/waiting.rs` and the wakes in `netdev/lifecycle.rs`. Mutants that it catches, each by a sender that
+//! Guards `txq/src/generic/sender/waiting.rs` and the wakes in `netdev/lifecycle.rs`. Mutants that it catches, each by a sender that
 //! sleeps for ever: a device that goes down, or ends, and wakes no sender; a sender that registers and does not look at its
 //! device.
 //!
-//! And a sender that waits for room of a short queue (`txq/src/datapath/marks.rs`). Mutant that it catches by lost packets: a
+//! And a sender that waits for room of a short queue (`txq/src/generic/datapath/marks.rs`). Mutant that it catches by lost packets: a
 //! list in front of the qdisc that may be as long in front of a short queue as in front of a long one.
 
 use super::device::{Device, Record, assert_conserved};

@@ -1,7 +1,7 @@
 //! The whole path of a packet under each discipline: no packet is lost, sent twice or left behind, each sender's packets
 //! leave in order, and the counters add up.
 //!
-//! Guards the entry (`txq/src/enqueue/`) and the run loop (`run.rs`). Mutants that it catches: a sender that leaves because
+//! Guards the entry (`txq/src/generic/enqueue/`) and the run loop (`run.rs`). Mutants that it catches: a sender that leaves because
 //! the queue runs although it began the list, or an owner that leaves after one batch, by "a packet is left behind"; two
 //! threads that run the queue at once, a lone packet that overtakes a running queue, a defer list that is taken before the
 //! lock or sent newest first, by "lost, doubled or out of order"; a defer list without a bound, by "the list was never
