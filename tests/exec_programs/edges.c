@@ -58,6 +58,9 @@ static long hidden(long number, long a, long b, long c) {
 #endif
 }
 
+/* The compiler refuses to compile such calls of `writev` itself. */
+static ssize_t (*volatile vector)(int, const struct iovec *, int) = writev;
+
 /* The numbers from 500 on are free, and the program's as soon as it uses them. */
 static void numbers(void) {
     int pair[2], error;
@@ -66,6 +69,8 @@ static void numbers(void) {
     TELL(close(500));
     TELL(write(500, "x", 1));
     TELL(send(500, "x", 1, 0));
+    TELL(sendmmsg(500, NULL, 0, 0));
+    TELL(vector(500, NULL, -1));
     TELL(getsockopt(500, SOL_SOCKET, SO_TYPE, &error, &len));
     TELL(connect(500, (struct sockaddr *)&to, sizeof to));
     TELL(dup(500));
@@ -152,9 +157,6 @@ static void stacks(void) {
     sigaction(SIGUSR1, &action, NULL);
     TELL(raise(SIGUSR1));
 }
-
-/* The compiler refuses to compile such calls of `writev` itself. */
-static ssize_t (*volatile vector)(int, const struct iovec *, int) = writev;
 
 /* Memory that is not there. */
 static void pointers(void) {

@@ -7,6 +7,7 @@ use std::mem;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::memory::Readable;
+use crate::process;
 use crate::send::{Messages, Outcome, send};
 use crate::sys::{self, set_errno};
 
@@ -172,6 +173,7 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
 unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
     // The kernel takes no more at a time.
     const MOST: usize = 1024;
+    refuse_own!(fd);
     let all = Many { first: messages, n: (n as usize).min(MOST), writable: Cell::new(usize::MAX) };
     // Without a message the kernel checks the descriptor.
     let outcome = if n == 0 { Outcome::Kernel } else { send(fd, &all, flags) };
@@ -202,6 +204,7 @@ unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: size_t) 
 /// As `writev(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
+    refuse_own!(fd);
     let sent = match usize::try_from(n) {
         Ok(n @ 1..=1024) => send_one(fd, &One(message(std::ptr::null(), 0, parts, n)), 0),
         _ => None,
