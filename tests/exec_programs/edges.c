@@ -312,6 +312,16 @@ static void children(void) {
     }
 }
 
+/* A child that the C library does not know of. */
+static void copied(void) {
+    int status = -1;
+    long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) _exit(send(udp, "copied", 6, 0) == 6 && close(made()) == 0 ? 7 : 1);
+    waitpid(child, &status, 0);
+    printf("%d\n", WEXITSTATUS(status));
+    TELL(send(udp, "parent", 6, 0));
+}
+
 /* Bytes of a stream, which is not txq's. */
 static void stream(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -336,6 +346,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "filtered") == 0) filtered(1);
     else if (strcmp(argv[1], "filtered_all") == 0) filtered(0);
     else if (strcmp(argv[1], "children") == 0) children();
+    else if (strcmp(argv[1], "copied") == 0) copied();
     else return 2;
     printf("end\n");
     return 0;

@@ -56,6 +56,8 @@ pub(crate) struct Settings {
 /// A process with a device. Never freed: threads may be inside at any time.
 pub(crate) struct Process {
     pid: u32,
+    /// Whether this is the device's own process: the kernel clears the word in a child that has a copy of the memory.
+    is_own: &'static AtomicU32,
     pub(crate) sockets: &'static Sockets,
     senders: [Mutex<Option<Sender>>; SENDERS],
     /// The device; `None` after the program has restricted its system calls.
@@ -166,14 +168,24 @@ pub(crate) fn count_passed() {
 /// Returns the process's device, if it has one.
 #[inline]
 pub(crate) fn running() -> Option<&'static Process> {
-    // SAFETY: a process is never freed. Acquire pairs with the release in `start`.
-    unsafe { PROCESS.load(Acquire).as_ref() }
+    // SAFETY: a process is never freed. Acquire pairs with the release in `started`.
+    let process: &'static Process = unsafe { PROCESS.load(Acquire).as_ref() }?;
+    if process.is_own.load(Relaxed) == 0 {
+        // A child that a system call has made past `fork`: no lock of its memory can be trusted, not even that of `malloc`.
+        switch_off();
+        in_child();
+        return None;
+    }
+    Some(process)
 }
 
-/// Returns the process's device; starts it if there is none. `None` if it does not start.
+/// Returns the process's device; starts it if there is none. `None` if it does not start, or the library is switched off.
 pub(crate) fn started() -> Option<&'static Process> {
     if let Some(process) = running() {
         return Some(process);
+    }
+    if !is_on() {
+        return None;
     }
     if IS_STARTING.swap(1, AcqRel) == 1 {
         let since = Instant::now();
@@ -214,6 +226,7 @@ fn start(settings: &'static Settings) -> Result<&'static Process, String> {
     }
     let process: &'static Process = Box::leak(Box::new(Process {
         pid: sys::pid(),
+        is_own: sys::word_of_this_process(1).ok_or("the system gives no memory")?,
         sockets,
         senders: [const { Mutex::new(None) }; SENDERS],
         dev: RwLock::new(Some(dev)),

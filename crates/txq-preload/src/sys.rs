@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::mem;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::next;
 
@@ -184,6 +185,22 @@ pub(crate) fn is_writable(word: *mut c_int) -> bool {
     written != Err(libc::EFAULT)
 }
 
+/// Returns a word with a value, which is 0 in a child that has a copy of the memory (Linux 4.14; before, it has the value there, too).
+pub(crate) fn word_of_this_process(value: u32) -> Option<&'static AtomicU32> {
+    let (len, kind) = (size_of::<AtomicU32>(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the kernel chooses a place where nothing is, aligned to a page and zeroed, and nothing unmaps it.
+    let word: &'static AtomicU32 = unsafe {
+        let page = libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, kind, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        libc::madvise(page, len, libc::MADV_WIPEONFORK);
+        &*page.cast()
+    };
+    word.store(value, Relaxed);
+    Some(word)
+}
+
 /// Returns whether a descriptor is open.
 pub(crate) fn is_open(fd: c_int) -> bool {
     // SAFETY: the call takes integers.
@@ -215,7 +232,7 @@ pub(crate) fn exit(code: c_int) -> ! {
 }
 
 /// Sleeps while a word has a value, for at most `nanos`; returns whether a signal ended the sleep.
-pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u64) -> bool {
+pub(crate) fn sleep_while(word: &AtomicU32, is: u32, nanos: u64) -> bool {
     let time = libc::timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word and the time live during the call.
@@ -224,7 +241,7 @@ pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u
 }
 
 /// Wakes all threads that sleep on a word.
-pub(crate) fn wake_all(word: &std::sync::atomic::AtomicU32) {
+pub(crate) fn wake_all(word: &AtomicU32) {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the call reads only the address.
     let _ = answer(|| unsafe { call()(libc::SYS_futex, word.as_ptr(), op, c_int::MAX) });

@@ -107,6 +107,21 @@ fn children_that_end_at_once_lose_no_datagrams_and_leave_no_sockets() {
 }
 
 #[test]
+fn a_child_that_no_library_knows_of_sends_past_the_qdisc() {
+    let bench = Bench::new();
+    let Some(program) = bench.compile("copied", "edges") else { return };
+    let receiver = Receiver::start();
+    let port = receiver.port.to_string();
+    let bare = run(Command::new(&program).args(["copied", &port]));
+    let ended = end(bench.exec("netem delay 2ms").arg("--").arg(&program).args(["copied", &port]));
+    assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &bare), "{}", ended.stderr);
+    let report = report(&ended);
+    assert_eq!((sent(&report), report["processes"].as_array().map(Vec::len)), (Some(2), Some(1)), "{report}");
+    // Two of the program and two of the child, without txq and with it.
+    assert!(wait_until(LONG, || receiver.datagrams() == 8), "{}", receiver.datagrams());
+}
+
+#[test]
 fn a_program_on_tcp_is_told_so() {
     let bench = Bench::new();
     let Some(program) = bench.compile("stream", "edges") else { return };
