@@ -3,6 +3,7 @@
 //! A packet's cookie names its socket. Consecutive packets of one socket leave by one `sendmmsg`. Datagrams that the program
 //! handed over as one message, for the kernel to cut (`UDP_SEGMENT`), are joined to messages again.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::io;
 use std::mem;
@@ -42,7 +43,7 @@ pub(crate) struct Tag {
     pub(crate) peer: Option<u8>,
     /// Whether the program states the source or the interface.
     pub(crate) is_pinned: bool,
-    /// Whether the program let the kernel cut the message.
+    /// Whether the program let the kernel cut the message, into one datagram or more.
     pub(crate) is_cut: bool,
     /// The interface of a link-local address, or to leave by; 0 for none; less than [`Tag::INTERFACES`].
     pub(crate) interface: u32,
@@ -74,6 +75,24 @@ impl Tag {
     }
 }
 
+thread_local! {
+    /// A socket, and the program's descriptor that the calling thread has found to name it, while the thread hands in datagrams.
+    static VERIFIED: Cell<Option<(u32, c_int)>> = const { Cell::new(None) };
+}
+
+/// Calls `f`; datagrams of the socket that the calling thread sends meanwhile leave through the program's descriptor `fd`, which names it.
+pub(crate) fn with_verified<R>(index: u32, fd: c_int, f: impl FnOnce() -> R) -> R {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            VERIFIED.set(None);
+        }
+    }
+    VERIFIED.set(Some((index, fd)));
+    let _reset = Reset;
+    f()
+}
+
 /// The device.
 pub(crate) struct Out(pub(crate) &'static Sockets);
 
@@ -95,6 +114,8 @@ struct Message {
     /// The length of each but the last, which may be shorter.
     segment: usize,
     bytes: usize,
+    /// Whether the kernel is told the segment also of a single datagram: it refuses one that is longer than the route's MTU.
+    states_segment: bool,
     /// Whether no more datagrams join it.
     closed: bool,
 }
@@ -124,6 +145,8 @@ unsafe impl Send for Tx {}
 enum Failed {
     /// It cannot be sent.
     Bad,
+    /// The program has closed the socket, and so has somebody this library's descriptor of it.
+    Closed,
     /// The kernel's error, and the message.
     Error(c_int, Message),
 }
@@ -155,10 +178,16 @@ impl Tx {
     /// Sends the first packets of a batch, all of one socket; returns how many.
     fn send(&mut self, batch: &PacketList, socket: &Socket) -> Result<usize, Failed> {
         let n = self.fill(batch, socket).ok_or(Failed::Bad)?;
+        let index = batch.front().map_or(u32::MAX, |front| Tag::of(front.cookie()).socket.into());
+        let headers = &mut self.headers[..n];
         // SAFETY: `fill` has pointed each message at bytes of packets in the batch, and at addresses, parts and control messages
         // of `self`.
-        let sent = unsafe { sys::send_messages(socket.fd.load(Relaxed), &mut self.headers[..n]) };
-        let sent = sent.map_err(|error| Failed::Error(error, self.messages[0]))?;
+        let mut send = |fd| unsafe { sys::send_messages(fd, headers) };
+        let sent = match VERIFIED.get() {
+            Some((own, fd)) if own == index => Some(send(fd)),
+            _ => self.sockets.with_own(index, socket, send),
+        };
+        let sent = sent.ok_or(Failed::Closed)?.map_err(|error| Failed::Error(error, self.messages[0]))?;
         Ok(self.messages[..sent].iter().map(|message| message.datagrams).sum())
     }
 
@@ -181,8 +210,10 @@ impl Tx {
                 }
                 let tag = Tag::of(cookie);
                 self.begin(n, header, tag, socket);
+                let is_stated = tag.is_cut && !payload.is_empty() && !socket.uncut.load(Relaxed);
+                let (segment, states_segment) = (payload.len(), is_stated);
                 self.messages[n] =
-                    Message { segment: payload.len(), closed: !tag.is_cut, ..Message::default() };
+                    Message { segment, states_segment, closed: !tag.is_cut, ..Message::default() };
                 self.headers[n].msg_hdr.msg_iov = self.parts[parts..].as_mut_ptr();
                 open = Some((header, cookie));
                 n += 1;
@@ -198,7 +229,7 @@ impl Tx {
         for i in 0..n {
             let (message, header) = (self.messages[i], &mut self.headers[i].msg_hdr);
             header.msg_iovlen = message.datagrams as _;
-            if message.datagrams > 1 {
+            if message.datagrams > 1 || message.states_segment {
                 push(&mut self.controls[i], header, libc::SOL_UDP, UDP_SEGMENT, message.segment as u16);
             }
         }
@@ -249,7 +280,8 @@ impl Tx {
 
     /// Decides about a message that the kernel refused: the time of the next try (0 for at once), or the reason of its drop.
     fn refused(&mut self, error: c_int, message: Message, socket: &Socket) -> Result<Nanos, DropReason> {
-        if message.datagrams > 1 && matches!(error, libc::EIO | libc::EINVAL | libc::EMSGSIZE) {
+        let is_cut = message.datagrams > 1 || message.states_segment;
+        if is_cut && matches!(error, libc::EIO | libc::EINVAL) {
             socket.uncut.store(true, Relaxed);
             return Ok(0);
         }
@@ -307,6 +339,7 @@ impl Transmit for Tx {
                     continue;
                 }
                 Err(Failed::Bad) => (1, DropReason::HdrTrunc),
+                Err(Failed::Closed) => (1, DropReason::NoSocket),
                 Err(Failed::Error(error, message)) => match self.refused(error, message, socket) {
                     Ok(0) => continue,
                     Ok(after) => return Status::Busy { retry: Some(after) },

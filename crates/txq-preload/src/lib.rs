@@ -11,6 +11,8 @@
 //!
 //! Rules that hold everywhere here:
 //!
+//! - A call behaves as the kernel's for any argument, or passes through: pointers are checked before they are read (`memory`).
+//! - The library works on stacks of its own (`stack`), and keeps the program's calls off its descriptors (`socket`, `changes`).
 //! - The library's own system calls are direct (`sys`), so it never calls itself.
 //! - No lock is held while the program's code can run: signals wait while a thread is in the device (`sys::Undisturbed`).
 //! - No panic crosses into the program, and a call that succeeds leaves `errno` as it was.
@@ -20,10 +22,14 @@
 
 mod changes;
 mod driver;
+mod keeper;
+mod memory;
 mod message;
+mod next;
 mod process;
 mod send;
 mod socket;
+mod stack;
 mod symbols;
 mod sys;
 mod table;

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr;
 
+use crate::memory::Readable;
 use crate::sys::Address;
 
 /// The length of the datagrams that a message is cut into (`linux/udp.h`): a control message, or the socket's option.
@@ -11,6 +12,13 @@ pub(crate) const UDP_SEGMENT: c_int = 103;
 /// The departure time (`asm-generic/socket.h`): a control message, and the socket's option that allows it.
 pub(crate) const SO_TXTIME: c_int =
     if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) { 63 } else { 61 };
+
+/// The longest message that an IP packet's length can state, in bytes.
+const LONGEST: usize = 65_535;
+/// Maximum number of parts (`UIO_MAXIOV`).
+const MOST: usize = 1024;
+/// Maximum length of the control messages that are read, in bytes: several times that of all known ones.
+const CONTROL: usize = 512;
 
 /// A destination, or a source, with the interface of a link-local address.
 #[derive(Debug, Clone, Copy)]
@@ -41,15 +49,19 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Returns the parts; `None` if their lengths overflow.
-    ///
-    /// # Safety
-    /// There are `n` parts at `first`, and the bytes that they point at stay valid as long as the result is used.
-    pub(crate) unsafe fn new(first: *const libc::iovec, n: usize) -> Option<Self> {
+    /// Returns the parts; `None` if one of them cannot be read, or they are more or longer than any datagram's.
+    pub(crate) fn new(first: *const libc::iovec, n: usize, memory: &mut Readable) -> Option<Self> {
+        if n > MOST || !memory.covers(first, n * size_of::<libc::iovec>()) {
+            return None;
+        }
         let mut len = 0usize;
         for i in 0..n {
-            // SAFETY: the caller's promise.
-            len = len.checked_add(unsafe { (*first.add(i)).iov_len })?;
+            // SAFETY: the `n` parts can be read, and any bytes are one.
+            let part = unsafe { first.add(i).read_unaligned() };
+            len = len.checked_add(part.iov_len).filter(|&len| len <= LONGEST)?;
+            if !memory.covers(part.iov_base, part.iov_len) {
+                return None;
+            }
         }
         Some(Self { first, n, len })
     }
@@ -62,14 +74,15 @@ impl Parts {
     /// Copies the bytes from `skip` on to `to`, which is no longer than they are.
     pub(crate) fn copy(&self, mut skip: usize, mut to: &mut [u8]) {
         for i in 0..self.n {
-            // SAFETY: `new`'s caller has promised the parts.
-            let part = unsafe { *self.first.add(i) };
+            // SAFETY: `new` has found the parts readable in this call.
+            let part = unsafe { self.first.add(i).read_unaligned() };
             if skip >= part.iov_len {
                 skip -= part.iov_len;
                 continue;
             }
             let n = (part.iov_len - skip).min(to.len());
-            // SAFETY: `n` bytes from `skip` on are within the part, and `to` has as many. A packet's buffer is not the program's.
+            // SAFETY: `n` bytes from `skip` on are within the part, which `new` has found readable, and `to` has as many. A packet's buffer is
+            // not the program's. A program whose other threads change the parts during the call breaks its contract with the kernel, too.
             unsafe { ptr::copy_nonoverlapping(part.iov_base.cast::<u8>().add(skip), to.as_mut_ptr(), n) };
             to = &mut to[n..];
             skip = 0;
@@ -81,22 +94,22 @@ impl Parts {
 #[derive(Debug)]
 pub(crate) struct Unknown;
 
-/// Returns the destination of a call; the error is that it has none that this library carries.
-///
-/// # Safety
-/// `name` is null, or `len` bytes there can be read.
-pub(crate) unsafe fn destination(
+/// Returns the destination of a call; the error is that it has none that this library carries, or that it cannot be read.
+pub(crate) fn destination(
     name: *const libc::sockaddr,
     len: usize,
     is_v6: bool,
+    memory: &mut Readable,
 ) -> Result<Option<Place>, Unknown> {
     if name.is_null() || len == 0 {
         return Ok(None);
     }
-    if len < size_of::<libc::sa_family_t>() {
+    if !(size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>()).contains(&len)
+        || !memory.covers(name, len)
+    {
         return Err(Unknown);
     }
-    // SAFETY: the caller's promise; the address may be unaligned.
+    // SAFETY: `len` bytes can be read; the address may be unaligned.
     let family = c_int::from(unsafe { ptr::read_unaligned(name.cast::<libc::sa_family_t>()) });
     let mut address = Address::empty();
     // SAFETY: the lengths are checked before the bytes are read, and any bytes are such an address.
@@ -140,38 +153,41 @@ pub(crate) fn place(address: &Address) -> Option<Place> {
     }
 }
 
-/// Reads a message's control messages; `None` if one of them is unknown to this library, or malformed.
-///
-/// # Safety
-/// The message's control pointer and length describe bytes that can be read.
-pub(crate) unsafe fn control(message: &libc::msghdr, said: &mut Said) -> Option<()> {
-    if message.msg_control.is_null() || message.msg_controllen == 0 {
+/// Reads a message's control messages; `None` if one of them is unknown to this library or malformed, or they cannot be read.
+pub(crate) fn control(message: &libc::msghdr, said: &mut Said, memory: &mut Readable) -> Option<()> {
+    #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+    let len = message.msg_controllen as usize;
+    if message.msg_control.is_null() || len == 0 {
         return Some(());
     }
-    // SAFETY: the macros return only headers that lie within the control data.
-    let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !at.is_null() {
-        // SAFETY: as above.
-        let header = unsafe { ptr::read_unaligned(at) };
-        // SAFETY: this computes a length.
-        let head = unsafe { libc::CMSG_LEN(0) } as usize;
-        #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-        let end = message.msg_control.addr() + message.msg_controllen as usize;
-        #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-        let len = (header.cmsg_len as usize).checked_sub(head).filter(|len| at.addr() + head + len <= end)?;
-        // SAFETY: `len` bytes follow the header, within the control data.
-        let data = unsafe { std::slice::from_raw_parts(libc::CMSG_DATA(at), len) };
-        said.take(header.cmsg_level, header.cmsg_type, data)?;
-        // SAFETY: as above.
-        at = unsafe { libc::CMSG_NXTHDR(message, at) };
+    let mut bytes = [0u8; CONTROL];
+    let bytes = bytes.get_mut(..len)?;
+    if !memory.covers(message.msg_control, len) {
+        return None;
     }
-    Some(())
+    // SAFETY: `len` bytes can be read there, and `bytes` has as many, which are not the program's.
+    unsafe { ptr::copy_nonoverlapping(message.msg_control.cast(), bytes.as_mut_ptr(), len) };
+    said.read(bytes)
 }
 
 impl Said {
+    /// Reads control messages in sequence, as the kernel does.
+    fn read(&mut self, mut bytes: &[u8]) -> Option<()> {
+        const HEADER: usize = size_of::<libc::cmsghdr>();
+        while bytes.len() >= HEADER {
+            // SAFETY: the header's bytes are there, and any are one.
+            let header: libc::cmsghdr = unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) };
+            #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+            let len = header.cmsg_len as usize;
+            self.take(header.cmsg_level, header.cmsg_type, bytes.get(HEADER..len)?)?;
+            bytes = bytes.get(len.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+        }
+        Some(())
+    }
+
     /// Takes one control message; `None` if it is unknown.
     fn take(&mut self, level: c_int, kind: c_int, data: &[u8]) -> Option<()> {
-        let int = || Some(u32::from_ne_bytes(*data.first_chunk()?));
+        let int = || Some(u32::from_ne_bytes(data.try_into().ok()?));
         match (level, kind) {
             // The kernel takes one byte, too.
             (libc::IPPROTO_IP, libc::IP_TOS) => {
@@ -179,19 +195,22 @@ impl Said {
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.tos = Some(u8::try_from(int()?).ok()?),
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                let spec: [u8; 4] = *data.get(4..)?.first_chunk()?;
-                self.source = Some((Ipv4Addr::from(spec).into(), int()?));
+                let info: &[u8; 12] = data.try_into().ok()?;
+                let (interface, spec) = (*info.first_chunk()?, *info[4..].first_chunk::<4>()?);
+                self.source = Some((Ipv4Addr::from(spec).into(), u32::from_ne_bytes(interface)));
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 let from = Ipv6Addr::from(*data.first_chunk::<16>()?);
-                let interface = u32::from_ne_bytes(*data.get(16..)?.first_chunk()?);
+                let interface = u32::from_ne_bytes(data.get(16..)?.try_into().ok()?);
                 let from = if from.is_unspecified() { from.into() } else { from.to_canonical() };
                 self.source = Some((from, interface));
             }
             (libc::SOL_UDP, UDP_SEGMENT) => {
-                self.segment = Some(u16::from_ne_bytes(*data.first_chunk()?).into()).filter(|&len| len > 0);
+                self.segment = Some(u16::from_ne_bytes(data.try_into().ok()?).into()).filter(|&len| len > 0);
             }
-            (libc::SOL_SOCKET, SO_TXTIME) => self.departure = Some(u64::from_ne_bytes(*data.first_chunk()?)),
+            (libc::SOL_SOCKET, SO_TXTIME) => {
+                self.departure = Some(u64::from_ne_bytes(data.try_into().ok()?));
+            }
             _ => return None,
         }
         Some(())
@@ -208,8 +227,7 @@ mod tests {
         let part =
             |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let parts = [part(&a), part(&b), part(&c)];
-        // SAFETY: the parts live as long as the test.
-        let parts = unsafe { Parts::new(parts.as_ptr(), 3) }.unwrap();
+        let parts = Parts::new(parts.as_ptr(), 3, &mut Readable::new()).unwrap();
         assert_eq!(parts.len(), 7);
         for (skip, len, expected) in
             [(0, 7, &[1, 2, 3, 4, 5, 6, 7][..]), (2, 3, &[3, 4, 5]), (3, 4, &[4, 5, 6, 7]), (7, 0, &[])]
@@ -229,5 +247,28 @@ mod tests {
         assert_eq!(said.take(libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]), Some(()));
         assert_eq!(said.take(libc::SOL_UDP, UDP_SEGMENT, &1200u16.to_ne_bytes()), Some(()));
         assert_eq!((said.tos, said.segment), (Some(0xb8), Some(1200)));
+    }
+
+    #[test]
+    fn control_messages_of_any_length_end_the_reading() {
+        let header = size_of::<libc::cmsghdr>();
+        let message = |len: usize, data: &[u8]| {
+            // SAFETY: all zeros are a header.
+            let mut head: libc::cmsghdr = unsafe { std::mem::zeroed() };
+            (head.cmsg_level, head.cmsg_type, head.cmsg_len) = (libc::IPPROTO_IP, libc::IP_TOS, len as _);
+            let mut bytes = vec![0; header];
+            // SAFETY: the bytes of a header fit.
+            unsafe { ptr::write_unaligned(bytes.as_mut_ptr().cast(), head) };
+            bytes.extend(data);
+            bytes
+        };
+        for len in [0, 1, header - 1, header + 5, usize::MAX, usize::MAX - 7, usize::MAX / 2 + 1] {
+            assert_eq!(Said::default().read(&message(len, &[1, 0, 0, 0])), None, "{len:x}");
+        }
+        let mut said = Said::default();
+        let two = [message(header + 4, &[1, 0, 0, 0, 0, 0, 0, 0]), message(header + 1, &[2])].concat();
+        assert_eq!((said.read(&two), said.tos), (Some(()), Some(2)));
+        // Fewer bytes than a header has are none, as in the kernel.
+        assert_eq!(said.read(&two[..header - 1]), Some(()));
     }
 }

@@ -1,4 +1,5 @@
-//! The device of this process: made at the first datagram, abandoned by a child after `fork`, drained when the program exits.
+//! The device of this process: made at the first datagram, abandoned by a child after `fork`, drained when the program exits or restricts
+//! its own system calls.
 
 use std::env;
 use std::ffi::c_int;
@@ -6,19 +7,19 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use txq::pool::{Backing, PoolConfig};
-use txq::{NetDev, Sender, tc};
-use txq_control::{Error, Place, Server};
+use txq::{NetDev, Sender};
 
 use crate::driver::Out;
+use crate::keeper::{self, Keeper, Work};
 use crate::socket::Sockets;
-use crate::sys::{self, Undisturbed};
-use crate::table::{Entry, Table};
+use crate::sys;
+use crate::table::{Entry, TABLE};
 
 /// The name of the device, for tc.
 pub(crate) const DEVICE: &str = "udp0";
@@ -39,30 +40,32 @@ const SENDERS: usize = 8;
 const STARTING: Duration = Duration::from_secs(10);
 
 /// What `txq exec` has set.
-struct Settings {
+pub(crate) struct Settings {
     qdisc: String,
     /// Commands of tc, one a line.
     batch: String,
     /// The name of the control socket; none without it.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// How long the exit waits for queued datagrams.
-    drain: Duration,
+    pub(crate) drain: Duration,
     /// The file that records are appended to.
     record: Option<String>,
-    program: String,
+    pub(crate) program: String,
 }
 
 /// A process with a device. Never freed: threads may be inside at any time.
 pub(crate) struct Process {
     pid: u32,
+    /// Whether this is the device's own process: the kernel clears the word in a child that has a copy of the memory.
+    is_own: &'static AtomicU32,
     pub(crate) sockets: &'static Sockets,
     senders: [Mutex<Option<Sender>>; SENDERS],
-    dev: NetDev,
-    /// The control server, until the exit.
-    server: Mutex<Option<Server>>,
-    /// Its name; `None` if there is no server.
-    name: Option<String>,
-    started: Instant,
+    /// The device; `None` after the program has restricted its system calls.
+    pub(crate) dev: RwLock<Option<NetDev>>,
+    pub(crate) keeper: Keeper,
+    /// The name of the control server; unset without one.
+    pub(crate) name: OnceLock<String>,
+    pub(crate) started: Instant,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -74,8 +77,10 @@ static IS_STARTING: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// Messages that went to the kernel as they were, because this library does not carry them.
 static PASSED: AtomicU64 = AtomicU64::new(0);
-/// The knowledge about the program's descriptors.
-pub(crate) static TABLE: Table = Table::new();
+/// Whether the program sends by TCP, which the report says if nothing else went through the device.
+static HAS_TCP: AtomicBool = AtomicBool::new(false);
+/// Whether the program has restricted its system calls: the library makes none on its own from then on.
+static IS_RESTRICTED: AtomicBool = AtomicBool::new(false);
 
 impl Process {
     /// Returns a sender that no other thread uses.
@@ -92,10 +97,24 @@ impl Process {
         self.senders[first].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f` with a sender that no other thread uses.
-    pub(crate) fn with_sender<R>(&self, f: impl FnOnce(&mut Sender) -> R) -> R {
+    /// Calls `f` with a sender that no other thread uses; `None` if there is no device any more.
+    pub(crate) fn with_sender<R>(&self, f: impl FnOnce(Option<&mut Sender>) -> R) -> R {
         let mut sender = self.sender();
-        f(sender.get_or_insert_with(|| self.dev.sender("program")))
+        if sender.is_none() {
+            let dev = self.dev.read().unwrap_or_else(PoisonError::into_inner);
+            *sender = dev.as_ref().map(|dev| dev.sender("program"));
+        }
+        f(sender.as_mut())
+    }
+
+    /// Ends the device and its threads. Calls that are inside finish first.
+    pub(crate) fn close(&self) {
+        let dev = self.dev.write().unwrap_or_else(PoisonError::into_inner).take();
+        for sender in &self.senders {
+            drop(sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+        drop(dev);
+        self.sockets.close_all();
     }
 
     /// Returns whether the calling process is the one with the device, and not a child that shares its memory (`vfork`).
@@ -104,10 +123,10 @@ impl Process {
     }
 }
 
-/// Returns whether the library takes over datagrams.
+/// Returns whether the library takes over the calling thread's datagrams.
 #[inline]
 pub(crate) fn is_on() -> bool {
-    IS_ON.load(Relaxed)
+    IS_ON.load(Relaxed) && !keeper::is_inside()
 }
 
 /// Takes the error that a waiting datagram of a socket met.
@@ -122,6 +141,25 @@ pub(crate) fn switch_off() {
     IS_ON.store(false, Relaxed);
 }
 
+/// Returns whether a descriptor is the library's own. Call this outside the device.
+pub(crate) fn is_own(fd: c_int) -> bool {
+    // Also a child of `vfork` has the table, but descriptors of its own.
+    match (TABLE.get(fd), running()) {
+        (Entry::Own(index), Some(process)) => process.is_here() && process.sockets.is_own(index, fd),
+        _ => false,
+    }
+}
+
+/// Notes that the program sends by TCP.
+pub(crate) fn note_tcp() {
+    HAS_TCP.store(true, Relaxed);
+}
+
+/// Returns the number of messages that went to the kernel as they were.
+pub(crate) fn passed() -> u64 {
+    PASSED.load(Relaxed)
+}
+
 /// Counts a message that goes to the kernel as it is.
 pub(crate) fn count_passed() {
     PASSED.fetch_add(1, Relaxed);
@@ -130,14 +168,24 @@ pub(crate) fn count_passed() {
 /// Returns the process's device, if it has one.
 #[inline]
 pub(crate) fn running() -> Option<&'static Process> {
-    // SAFETY: a process is never freed. Acquire pairs with the release in `start`.
-    unsafe { PROCESS.load(Acquire).as_ref() }
+    // SAFETY: a process is never freed. Acquire pairs with the release in `started`.
+    let process: &'static Process = unsafe { PROCESS.load(Acquire).as_ref() }?;
+    if process.is_own.load(Relaxed) == 0 {
+        // A child that a system call has made past `fork`: no lock of its memory can be trusted, not even that of `malloc`.
+        switch_off();
+        in_child();
+        return None;
+    }
+    Some(process)
 }
 
-/// Returns the process's device; starts it if there is none. `None` if it does not start.
+/// Returns the process's device; starts it if there is none. `None` if it does not start, or the library is switched off.
 pub(crate) fn started() -> Option<&'static Process> {
     if let Some(process) = running() {
         return Some(process);
+    }
+    if !is_on() {
+        return None;
     }
     if IS_STARTING.swap(1, AcqRel) == 1 {
         let since = Instant::now();
@@ -149,9 +197,8 @@ pub(crate) fn started() -> Option<&'static Process> {
     let settings = SETTINGS.get()?;
     match start(settings) {
         Ok(process) => {
-            let process: &'static Process = Box::leak(Box::new(process));
             PROCESS.store(ptr::from_ref(process).cast_mut(), Release);
-            record(settings, json!({ "event": "started", "name": process.name }));
+            record(settings, json!({ "event": "started", "name": process.name.get() }));
             Some(process)
         }
         Err(why) => {
@@ -163,7 +210,7 @@ pub(crate) fn started() -> Option<&'static Process> {
     }
 }
 
-fn start(settings: &Settings) -> Result<Process, String> {
+fn start(settings: &'static Settings) -> Result<&'static Process, String> {
     let sockets: &'static Sockets = Box::leak(Box::new(Sockets::new()));
     let pool = PoolConfig {
         name: DEVICE.into(),
@@ -177,37 +224,25 @@ fn start(settings: &Settings) -> Result<Process, String> {
     for line in settings.batch.lines() {
         txq_control::tc::apply(&dev, line).map_err(|error| error.to_string())?;
     }
-    let pid = sys::pid();
-    let mut server = None;
-    if let Some(name) = &settings.name {
-        let serve = |name: &str| {
-            Server::builder().at(Place::Name(name.to_owned())).device(&dev).program(&settings.program).start()
-        };
-        // Of several processes the first has the name itself.
-        let own = format!("{name}-{pid}");
-        let served = match serve(name) {
-            Err(Error::InUse { .. }) => serve(&own).map(|server| (server, own)),
-            served => served.map(|server| (server, name.clone())),
-        };
-        match served {
-            Ok(served) => server = Some(served),
-            Err(error) => eprintln!("txq: `txq tc` does not reach {}: {error}", settings.program),
-        }
-    }
-    let (server, name) = server.unzip();
-    Ok(Process {
-        pid,
+    let process: &'static Process = Box::leak(Box::new(Process {
+        pid: sys::pid(),
+        is_own: sys::word_of_this_process(1).ok_or("the system gives no memory")?,
         sockets,
         senders: [const { Mutex::new(None) }; SENDERS],
-        dev,
-        server: Mutex::new(server),
-        name,
+        dev: RwLock::new(Some(dev)),
+        keeper: Keeper::new(),
+        name: OnceLock::new(),
         started: Instant::now(),
-    })
+    }));
+    keeper::start(process, settings).map_err(|error| {
+        process.close();
+        error.to_string()
+    })?;
+    Ok(process)
 }
 
 /// Appends a record, with the process's id and program, to the file of `txq exec`.
-fn record(settings: &Settings, mut record: Value) {
+pub(crate) fn record(settings: &Settings, mut record: Value) {
     let Some(path) = &settings.record else { return };
     record["pid"] = sys::pid().into();
     record["program"] = settings.program.clone().into();
@@ -263,51 +298,49 @@ extern "C" fn in_child() {
     }
     IS_STARTING.store(0, Relaxed);
     PASSED.store(0, Relaxed);
+    HAS_TCP.store(false, Relaxed);
 }
 
-/// Drains the device when the program exits, reports, and closes the control socket.
-pub(crate) fn exiting() {
-    let Some(settings) = SETTINGS.get() else { return };
-    let _undisturbed = Undisturbed::new();
+/// Lets the keeper drain the device, report and close the control socket, because the process ends. Waits for a bounded time, and allocates
+/// nothing: the call may be in a signal handler. Returns whether there is nothing else to do.
+pub(crate) fn ending() -> bool {
+    let Some(settings) = SETTINGS.get() else { return true };
+    if IS_RESTRICTED.load(Relaxed) {
+        return true;
+    }
     match running() {
-        Some(process) if process.is_here() => end(process, settings),
+        Some(process) if process.is_here() => process.keeper.ask(Work::End, settings.drain),
         Some(_) => {}
-        None => record(settings, json!({ "event": "exited", "io_uring": has_io_uring() })),
+        None => return false,
     }
+    true
 }
 
-fn end(process: &Process, settings: &Settings) {
-    let since = Instant::now();
-    while !process.dev.is_idle() && since.elapsed() < settings.drain {
-        thread::sleep(Duration::from_micros(200));
+/// Reports that the process ends without a device.
+pub(crate) fn ended_without() {
+    let Some(settings) = SETTINGS.get() else { return };
+    record(settings, json!({ "event": "exited", "io_uring": has_io_uring(), "tcp": HAS_TCP.load(Relaxed) }));
+}
+
+/// Drains and ends the device, because the program is about to restrict its own system calls (seccomp): it would be killed for those of
+/// the library. All datagrams are the kernel's from now on.
+pub(crate) fn restricting() {
+    let Some(settings) = SETTINGS.get() else { return };
+    let process = running();
+    if process.is_some_and(|process| !process.is_here()) || IS_RESTRICTED.swap(true, Relaxed) {
+        return;
     }
-    let (stats, qdiscs) = (process.dev.stats(), process.dev.qdiscs(Default::default()));
-    let dropped: serde_json::Map<String, Value> =
-        stats.dropped.iter().map(|(reason, n)| (reason.to_string(), n.into())).collect();
-    record(
-        settings,
-        json!({
-            "event": "ended",
-            "name": process.name,
-            "seconds": process.started.elapsed().as_secs_f64(),
-            "accepted": stats.accepted,
-            "created": stats.created,
-            "sent": stats.sent,
-            "bytes_sent": stats.bytes_sent,
-            "dropped": dropped,
-            "queued": stats.queued,
-            "passed": PASSED.load(Relaxed),
-            "io_uring": has_io_uring(),
-            "qdiscs": tc::show_json(&qdiscs, true),
-            "text": tc::show_text(&qdiscs, true),
-        }),
-    );
-    let server = process.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(server);
+    let was_on = IS_ON.swap(false, Relaxed);
+    if was_on {
+        record(settings, json!({ "event": "restricted" }));
+    }
+    if let Some(process) = process {
+        process.keeper.ask(Work::Leave, settings.drain);
+    }
 }
 
 /// Returns whether the process has an io_uring, whose submissions no library sees.
-fn has_io_uring() -> bool {
+pub(crate) fn has_io_uring() -> bool {
     let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return false };
     all.flatten()
         .filter_map(|entry| std::fs::read_link(entry.path()).ok())

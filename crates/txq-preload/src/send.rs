@@ -1,19 +1,20 @@
 //! A call of the program that sends: through the device, or to the kernel as it is.
 
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::*;
 
 use txq::Sender;
 use txq::packet::PacketList;
 use txq_device::udp::Datagram;
 
-use crate::driver::Tag;
+use crate::driver::{Tag, with_verified};
+use crate::memory::Readable;
 use crate::message::{Parts, Said, control, destination};
-use crate::process::{self, Process, TABLE};
-use crate::socket::{Facts, Socket, State, cookie};
+use crate::process::{self, Process};
+use crate::socket::{Facts, Socket, State};
+use crate::stack::on_own_stack;
 use crate::sys::{self, Undisturbed};
-use crate::table::Entry;
+use crate::table::{Entry, TABLE};
 
 /// Flags of a call that this library carries. MSG_CONFIRM is a hint to the neighbour table, and is left out.
 const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
@@ -28,8 +29,8 @@ const LOOK: u64 = 10_000_000;
 pub(crate) enum Outcome {
     /// The kernel does it.
     Kernel,
-    /// So many messages are sent.
-    Sent(usize),
+    /// So many messages are sent, the first of so many bytes.
+    Sent(usize, usize),
     /// The call fails with this `errno`.
     Error(c_int),
 }
@@ -44,33 +45,33 @@ enum Attempt {
 /// Messages of one call.
 pub(crate) trait Messages {
     fn len(&self) -> usize;
-    /// Returns a message.
-    fn get(&self, i: usize) -> libc::msghdr;
+    /// Returns a message; `None` if the program's memory does not allow it.
+    fn get(&self, i: usize, memory: &mut Readable) -> Option<libc::msghdr>;
+    /// Notes that a message of `bytes` was accepted.
+    fn accepted(&self, _i: usize, _bytes: usize) {}
 }
 
 /// Sends messages of the program.
-///
-/// # Safety
-/// The messages are as `sendmsg(2)` requires.
-pub(crate) unsafe fn send(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
-    if !process::is_on() || TABLE.get(fd) == Entry::Other {
+pub(crate) fn send(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
+    if !process::is_on() {
         return Outcome::Kernel;
     }
+    match TABLE.get(fd) {
+        Entry::Other => return Outcome::Kernel,
+        Entry::Own(_) if process::is_own(fd) => return Outcome::Error(libc::EBADF),
+        _ => {}
+    }
     let before = sys::errno();
-    // SAFETY: the caller's promise.
-    let outcome = unsafe { attempts(fd, messages, flags) };
+    let outcome = attempts(fd, messages, flags);
     sys::set_errno(before);
     outcome
 }
 
-/// # Safety
-/// As for `send`.
-unsafe fn attempts(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
+fn attempts(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
     let mut waited = Waited::default();
     loop {
         let undisturbed = Undisturbed::new();
-        // SAFETY: the caller's promise.
-        let attempt = catch_unwind(AssertUnwindSafe(|| unsafe { attempt(fd, messages, flags) }));
+        let attempt = on_own_stack(|| attempt(fd, messages, flags));
         drop(undisturbed);
         match attempt {
             Ok(Attempt::Over(outcome)) => return outcome,
@@ -122,8 +123,11 @@ fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Proces
         (Entry::Other, _) => None,
         (Entry::Socket(index), Some(process)) => Some((process, index)),
         _ => {
-            let is_udp =
-                sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP);
+            let protocol = sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+            let is_udp = protocol == Ok(libc::IPPROTO_UDP);
+            if protocol == Ok(libc::IPPROTO_TCP) {
+                process::note_tcp();
+            }
             let process = if is_udp { process.or_else(process::started) } else { None };
             let index = process.and_then(|process| process.sockets.add(fd));
             if is_udp && index.is_none() {
@@ -136,22 +140,21 @@ fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Proces
     }
 }
 
-/// # Safety
-/// As for `send`.
-unsafe fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
+fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
     let kernel = Attempt::Over(Outcome::Kernel);
     for _ in 0..2 {
         let Some((process, index)) = find(fd, process::running()) else { return kernel };
         let Some(socket) = process.sockets.get(index) else { return kernel };
         let mut state = socket.state();
-        if cookie(fd) != Ok(state.cookie) {
+        if !socket.is_named(fd) {
             // The number was closed and used again by calls that this library does not see.
             drop(state);
             TABLE.set(fd, Entry::Unknown);
             process.sockets.remove_name(index);
             continue;
         }
-        let _ = socket.facts(&mut state);
+        socket.named.store(fd, Relaxed);
+        let _ = socket.facts(&mut state, fd);
         state.is_corked |= flags & libc::MSG_MORE != 0;
         if state.is_corked && state.flow.outstanding() > 0 {
             let waiting = state.flow.outstanding() as i32;
@@ -161,36 +164,36 @@ unsafe fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt 
             process::count_passed();
             return kernel;
         }
-        // SAFETY: the caller's promise.
-        return process.with_sender(|sender| unsafe { hand_in(sender, index, socket, &mut state, messages) });
+        return process.with_sender(|sender| {
+            let Some(sender) = sender else { return kernel };
+            with_verified(index, fd, || hand_in(sender, index, socket, &mut state, messages, fd))
+        });
     }
     kernel
 }
 
 /// Hands the messages of a call to the device, until one does not fit.
-///
-/// # Safety
-/// As for `send`.
-unsafe fn hand_in(
+fn hand_in(
     sender: &mut Sender,
     index: u32,
     socket: &Socket,
     state: &mut State,
     messages: &impl Messages,
+    fd: c_int,
 ) -> Attempt {
     let over = Attempt::Over;
-    let Ok(facts) = socket.facts(state) else { return over(Outcome::Kernel) };
+    let Ok(facts) = socket.facts(state, fd) else { return over(Outcome::Kernel) };
     let met = socket.error.swap(0, Relaxed);
     // An error of an earlier datagram says nothing about another destination, or another length.
     if met != 0 && met != libc::EMSGSIZE && facts.peer.is_some() {
         return over(Outcome::Error(met));
     }
     let mut list = PacketList::new();
-    let mut done = 0;
+    let (mut done, mut first, mut memory) = (0, 0, Readable::new());
     while done < messages.len() {
-        let message = messages.get(done);
-        // SAFETY: the caller's promise.
-        let planned = unsafe { Planned::new(&message, index, socket, &facts) };
+        let planned = messages
+            .get(done, &mut memory)
+            .and_then(|message| Planned::new(&message, index, socket, &facts, &mut memory));
         let Some(planned) = planned else {
             if done == 0 {
                 process::count_passed();
@@ -210,6 +213,10 @@ unsafe fn hand_in(
             }
             break;
         }
+        messages.accepted(done, planned.parts.len());
+        if done == 0 {
+            first = planned.parts.len();
+        }
         done += 1;
     }
     // A qdisc's drop is no error of the call, as in the kernel.
@@ -220,7 +227,7 @@ unsafe fn hand_in(
             return over(Outcome::Error(met));
         }
     }
-    over(Outcome::Sent(done))
+    over(Outcome::Sent(done, first))
 }
 
 /// Returns whether a socket of which `more` datagrams are about to be queued has room for one more; the error is the value of its
@@ -268,18 +275,18 @@ struct Planned {
 
 impl Planned {
     /// Returns what to queue for a message; `None` if the kernel has to see it: it is unusual, or an error.
-    ///
-    /// # Safety
-    /// As for `send`.
-    unsafe fn new(message: &libc::msghdr, index: u32, socket: &Socket, facts: &Facts) -> Option<Self> {
+    fn new(
+        message: &libc::msghdr,
+        index: u32,
+        socket: &Socket,
+        facts: &Facts,
+        memory: &mut Readable,
+    ) -> Option<Self> {
         let is_v6 = socket.is_v6.load(Relaxed);
         let mut said = Said::default();
-        // SAFETY: the caller's promise.
-        let (parts, to) = unsafe {
-            control(message, &mut said)?;
-            let to = destination(message.msg_name.cast(), message.msg_namelen as usize, is_v6).ok()?;
-            (Parts::new(message.msg_iov, parts_of(message))?, to)
-        };
+        control(message, &mut said, memory)?;
+        let to = destination(message.msg_name.cast(), message.msg_namelen as usize, is_v6, memory).ok()?;
+        let parts = Parts::new(message.msg_iov, parts_of(message), memory)?;
         let place = to.or(facts.peer)?;
         if place.address.is_ipv6() && !is_v6 || place.address.port() == 0 {
             return None;
@@ -295,7 +302,12 @@ impl Planned {
         let header = Datagram::new(place.address).from(facts.source(place.address, ip)).tos(tos);
         let cut = said.segment.or(Some(facts.segment).filter(|&segment| segment > 0));
         let segment = cut.unwrap_or(parts.len()).min(parts.len());
-        if segment > longest(&header) || (segment > 0 && parts.len().div_ceil(segment) > SEGMENTS) {
+        // The kernel refuses a message that no IP packet holds also if it cuts it, and a segment above the route's MTU.
+        let is_above = |mtu: usize| cut.is_some() && header.header_len() + segment > mtu;
+        if parts.len() > longest(&header) || (to.is_none() && facts.mtu.is_some_and(is_above)) {
+            return None;
+        }
+        if segment > 0 && parts.len().div_ceil(segment) > SEGMENTS {
             return None;
         }
         let tag = Tag {
@@ -303,7 +315,7 @@ impl Planned {
             uses: socket.uses.load(Relaxed) as u16,
             peer: to.is_none().then(|| socket.peers.load(Relaxed) as u8 & 31),
             is_pinned: said.source.is_some(),
-            is_cut: parts.len() > segment,
+            is_cut: cut.is_some(),
             interface,
         };
         Some(Self { header, tag, parts, segment, departure: said.departure.unwrap_or(0) })

@@ -1,20 +1,23 @@
 //! A UDP socket of the program, and the table of all of them.
 //!
 //! The driver sends through a duplicate of the program's descriptor: the program may close its own, and the number may be used
-//! again, while datagrams wait. The duplicate is closed when the program has closed the last descriptor that this library knows
-//! and no datagram waits. Sockets are never freed, only used again, so an index in a packet is valid for ever.
+//! again, while datagrams wait. Calls that this library does not see may replace the duplicate, too. So each use of it compares the kernel's
+//! identity of the socket first ([`Sockets::with_own`]). The duplicate is closed when the program has closed the last descriptor that this
+//! library knows and no datagram waits. Sockets are never freed, only used again, so an index in a packet is valid for ever.
+
+mod facts;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::net::{IpAddr, SocketAddr};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use txq::Flow;
 
-use crate::message::{Place, SO_TXTIME, UDP_SEGMENT, place};
 use crate::sys::{self, Answer};
+use crate::table::{Entry, TABLE};
+pub(crate) use facts::Facts;
 
 /// The kernel's identity of a socket (`asm-generic/socket.h`).
 const SO_COOKIE: c_int = 57;
@@ -23,8 +26,12 @@ pub(crate) const UDP_CORK: c_int = 1;
 
 /// A socket.
 pub(crate) struct Socket {
-    /// The duplicate that the driver sends through; -1 without one. Written under `state`, read by the driver.
-    pub(crate) fd: AtomicI32,
+    /// The duplicate that the driver sends through; -1 without one. Written under [`Sockets::own`].
+    fd: AtomicI32,
+    /// The number under which the program used the socket last. Written under `state`, read by the driver.
+    pub(crate) named: AtomicI32,
+    /// The kernel's identity of the socket. Written under `state`, read by the driver.
+    pub(crate) cookie: AtomicU64,
     pub(crate) is_v6: AtomicBool,
     /// The type of service that the kernel gives to datagrams without a control message: of IPv4, and of IPv6 << 8. Written under
     /// `state`, read by the driver.
@@ -48,7 +55,6 @@ pub(crate) struct Socket {
 
 /// The state of a socket that its senders use, one at a time.
 pub(crate) struct State {
-    pub(crate) cookie: u64,
     /// The number of descriptors of the program that the table maps to this socket.
     names: u32,
     pub(crate) flow: Flow,
@@ -59,30 +65,12 @@ pub(crate) struct State {
     pub(crate) facts: Option<Facts>,
 }
 
-/// What the kernel says about a socket.
-#[derive(Clone, Copy)]
-pub(crate) struct Facts {
-    pub(crate) local: SocketAddr,
-    pub(crate) peer: Option<Place>,
-    pub(crate) tos: [u8; 2],
-    pub(crate) priority: u32,
-    pub(crate) mark: u32,
-    /// The length of datagrams into which messages are cut; 0 for whole messages.
-    pub(crate) segment: usize,
-    /// Whether departure times are on the clock of qdiscs.
-    pub(crate) txtime: bool,
-    /// Whether datagrams wait in the kernel for more of their bytes.
-    pub(crate) is_corked: bool,
-    /// Bytes that the kernel lets wait (`SO_SNDBUF`), with its overhead.
-    pub(crate) send_buffer: usize,
-    /// How long a call waits for room, in nanoseconds; `None` for ever.
-    pub(crate) timeout: Option<u64>,
-}
-
 impl Socket {
     fn new() -> Self {
         Self {
             fd: AtomicI32::new(-1),
+            named: AtomicI32::new(-1),
+            cookie: AtomicU64::new(0),
             is_v6: AtomicBool::new(false),
             tos: AtomicU32::new(0),
             uses: AtomicU32::new(0),
@@ -91,13 +79,7 @@ impl Socket {
             uncut: AtomicBool::new(false),
             wanted: AtomicI32::new(0),
             wakes: AtomicU32::new(0),
-            state: Mutex::new(State {
-                cookie: 0,
-                names: 0,
-                flow: Flow::new(),
-                is_corked: false,
-                facts: None,
-            }),
+            state: Mutex::new(State { names: 0, flow: Flow::new(), is_corked: false, facts: None }),
         }
     }
 
@@ -105,13 +87,12 @@ impl Socket {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the kernel says about the socket.
-    pub(crate) fn facts(&self, state: &mut State) -> Answer<Facts> {
+    /// Returns what the kernel says about the socket, which the program names `fd`.
+    pub(crate) fn facts(&self, state: &mut State, fd: c_int) -> Answer<Facts> {
         if let Some(facts) = state.facts {
             return Ok(facts);
         }
-        let (fd, is_v6) = (self.fd.load(Relaxed), self.is_v6.load(Relaxed));
-        let facts = Facts::read(fd, is_v6)?;
+        let facts = Facts::read(fd, self.is_v6.load(Relaxed))?;
         self.tos.store(u32::from(facts.tos[0]) | u32::from(facts.tos[1]) << 8, Relaxed);
         self.peers.fetch_add(1, Relaxed);
         state.is_corked |= facts.is_corked;
@@ -125,11 +106,11 @@ impl Socket {
     }
 
     /// Asks the kernel again. At once: the driver compares the type of service of waiting datagrams with the socket's.
-    pub(crate) fn after_change(&self) {
+    pub(crate) fn after_change(&self, fd: c_int) {
         let mut state = self.state();
         state.facts = None;
         // An error shows at the next datagram.
-        let _ = self.facts(&mut state);
+        let _ = self.facts(&mut state, fd);
     }
 
     /// Returns whether datagrams wait.
@@ -150,68 +131,33 @@ impl Socket {
         sys::wake_all(&self.wakes);
     }
 
-    /// Closes the duplicate if nothing needs it any more; returns whether it is closed.
-    fn close_if_unused(&self, state: &State) -> bool {
-        if state.names > 0 || state.flow.outstanding() > 0 {
-            return false;
-        }
+    /// Returns whether a descriptor names this socket.
+    pub(crate) fn is_named(&self, fd: c_int) -> bool {
+        fd >= 0 && cookie(fd) == Ok(self.cookie.load(Relaxed))
+    }
+
+    /// Returns the duplicate if it is still one.
+    fn own(&self) -> Option<c_int> {
+        Some(self.fd.load(Relaxed)).filter(|&fd| self.is_named(fd))
+    }
+
+    /// Makes a duplicate of a descriptor that names this socket. An older one stays open, and its number is returned.
+    fn renew(&self, index: u32, from: c_int) -> Answer<c_int> {
+        let fd = sys::duplicate(from)?;
+        TABLE.set(fd, Entry::Own(index));
+        Ok(self.fd.swap(fd, Relaxed))
+    }
+
+    /// Forgets the duplicate, and closes it if it is still one.
+    fn close_own(&self) {
+        let own = self.own();
         let fd = self.fd.swap(-1, Relaxed);
-        if fd >= 0 {
-            sys::close(fd);
+        if let Entry::Own(_) = TABLE.get(fd) {
+            TABLE.set(fd, Entry::Unknown);
         }
-        true
-    }
-}
-
-impl Facts {
-    fn read(fd: c_int, is_v6: bool) -> Answer<Self> {
-        let local = || -> Answer<_> {
-            Ok(place(&sys::address(fd, libc::SYS_getsockname)?).map(|place| place.address))
-        };
-        let mut found = local()?;
-        if found.is_some_and(|address| address.port() == 0) {
-            sys::bind_any(fd, is_v6);
-            found = local()?;
+        if let Some(own) = own {
+            sys::close(own);
         }
-        let int = |level, name| sys::option::<c_int>(fd, level, name).unwrap_or(0);
-        let [seconds, micros] =
-            sys::option::<[i64; 2]>(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO).unwrap_or_default();
-        let timeout = (seconds as u64).saturating_mul(1_000_000_000).saturating_add(micros as u64 * 1000);
-        // The clock, and flags.
-        let txtime = sys::option::<[c_int; 2]>(fd, libc::SOL_SOCKET, SO_TXTIME);
-        Ok(Self {
-            local: found.ok_or(libc::EAFNOSUPPORT)?,
-            peer: sys::address(fd, libc::SYS_getpeername).ok().and_then(|peer| place(&peer)),
-            tos: [
-                int(libc::IPPROTO_IP, libc::IP_TOS) as u8,
-                if is_v6 { int(libc::IPPROTO_IPV6, libc::IPV6_TCLASS) as u8 } else { 0 },
-            ],
-            priority: int(libc::SOL_SOCKET, libc::SO_PRIORITY) as u32,
-            mark: int(libc::SOL_SOCKET, libc::SO_MARK) as u32,
-            segment: int(libc::SOL_UDP, UDP_SEGMENT) as usize,
-            txtime: txtime.is_ok_and(|[clock, _]| clock == libc::CLOCK_MONOTONIC),
-            is_corked: int(libc::SOL_UDP, UDP_CORK) != 0,
-            send_buffer: int(libc::SOL_SOCKET, libc::SO_SNDBUF).max(0) as usize,
-            timeout: (timeout > 0).then_some(timeout),
-        })
-    }
-
-    /// Returns how many datagrams of `len` bytes may wait: as many as the kernel's send buffer holds, with the overhead that the
-    /// kernel counts for each, and at least 2.
-    pub(crate) fn limit(&self, len: usize) -> u64 {
-        const HEADERS: usize = 400;
-        const DESCRIPTOR: usize = 256;
-        // The kernel's buffers are powers of two, with its headers and a trailer in them, and a descriptor beside.
-        let each = (len + HEADERS).next_power_of_two().min(len + 4096) + DESCRIPTOR;
-        (self.send_buffer / each).max(2) as u64
-    }
-
-    /// Returns the source address for a destination, as far as it is known.
-    pub(crate) fn source(&self, to: SocketAddr, said: Option<IpAddr>) -> SocketAddr {
-        let like = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
-        let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let ip = said.filter(like).or(Some(self.local.ip()).filter(like)).unwrap_or(any);
-        SocketAddr::new(ip, self.local.port())
     }
 }
 
@@ -222,6 +168,8 @@ const CHUNKS: usize = 1024;
 pub(crate) struct Sockets {
     chunks: [AtomicPtr<[Socket; CHUNK]>; CHUNKS],
     known: Mutex<Known>,
+    /// Held while a duplicate is used, moved or closed. Taken after all other locks.
+    own: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -236,7 +184,60 @@ struct Known {
 
 impl Sockets {
     pub(crate) fn new() -> Self {
-        Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], known: Mutex::default() }
+        Self {
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            known: Mutex::default(),
+            own: Mutex::default(),
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, ()> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with the duplicate of a socket, which stays its while `f` runs, unless a call that this library does not see replaces it
+    /// in that moment. Makes a new duplicate if the old one was closed; `None` if the program has closed its own, too.
+    pub(crate) fn with_own<R>(&self, index: u32, socket: &Socket, f: impl FnOnce(c_int) -> R) -> Option<R> {
+        let _own = self.own();
+        if socket.own().is_none() {
+            let named = socket.named.load(Relaxed);
+            if !socket.is_named(named) || socket.renew(index, named).is_err() {
+                return None;
+            }
+        }
+        Some(f(socket.fd.load(Relaxed)))
+    }
+
+    /// Returns whether a descriptor is the duplicate of the socket of this index.
+    pub(crate) fn is_own(&self, index: u32, fd: c_int) -> bool {
+        self.get(index).is_some_and(|socket| socket.own() == Some(fd))
+    }
+
+    /// Moves the duplicate of a socket to another number, because the program is about to use this one. Its descriptor stays open
+    /// until then.
+    pub(crate) fn move_own(&self, index: u32, fd: c_int) {
+        let Some(socket) = self.get(index) else { return };
+        let _own = self.own();
+        if socket.own() == Some(fd) {
+            // A failure closes it: the driver makes a new one.
+            let _ = socket.renew(index, fd);
+            TABLE.set(fd, Entry::Unknown);
+        }
+    }
+
+    /// Closes all duplicates: datagrams that wait are dropped.
+    pub(crate) fn close_all(&self) {
+        let _own = self.own();
+        self.each(Socket::close_own);
+    }
+
+    fn each(&self, f: impl Fn(&Socket)) {
+        for chunk in &self.chunks {
+            // SAFETY: as in `get`.
+            if let Some(chunk) = unsafe { chunk.load(Acquire).as_ref() } {
+                chunk.iter().for_each(&f);
+            }
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -272,17 +273,20 @@ impl Sockets {
             None => self.make(&mut known)?,
         };
         let socket = self.get(index)?;
-        let Ok(duplicate) = sys::duplicate(fd) else {
+        let mut state = socket.state();
+        socket.cookie.store(cookie, Relaxed);
+        let own = self.own();
+        if socket.renew(index, fd).is_err() {
             known.free.push(index);
             return None;
-        };
-        let mut state = socket.state();
-        socket.fd.store(duplicate, Relaxed);
+        }
+        drop(own);
+        socket.named.store(fd, Relaxed);
         socket.is_v6.store(domain == libc::AF_INET6, Relaxed);
         socket.uses.fetch_add(1, Relaxed);
         socket.error.store(0, Relaxed);
         socket.uncut.store(false, Relaxed);
-        *state = State { cookie, names: 1, flow: Flow::new(), is_corked: false, facts: None };
+        *state = State { names: 1, flow: Flow::new(), is_corked: false, facts: None };
         known.by_cookie.insert(cookie, index);
         Some(index)
     }
@@ -306,7 +310,7 @@ impl Sockets {
         if state.names > 0 {
             return;
         }
-        known.by_cookie.remove(&state.cookie);
+        known.by_cookie.remove(&socket.cookie.load(Relaxed));
         known.closing.push(index);
         drop(state);
         self.sweep_known(&mut known);
@@ -320,7 +324,15 @@ impl Sockets {
     fn sweep_known(&self, known: &mut Known) -> usize {
         let Known { closing, free, .. } = known;
         closing.retain(|&index| {
-            let closed = self.get(index).is_some_and(|socket| socket.close_if_unused(&socket.state()));
+            let closed = self.get(index).is_some_and(|socket| {
+                let state = socket.state();
+                let is_unused = state.names == 0 && state.flow.outstanding() == 0;
+                if is_unused {
+                    let _own = self.own();
+                    socket.close_own();
+                }
+                is_unused
+            });
             if closed {
                 free.push(index);
             }
@@ -333,24 +345,16 @@ impl Sockets {
     /// their numbers stay in use until then.
     pub(crate) fn abandon(&self) {
         for &index in &self.known().closing {
-            if let Some(socket) = self.get(index) {
-                sys::disconnect_number(socket.fd.load(Relaxed));
+            let _own = self.own();
+            if let Some(own) = self.get(index).and_then(Socket::own) {
+                sys::disconnect_number(own);
             }
         }
     }
 
     /// Closes all duplicates in a child after `fork`, which has them from its parent. Takes no lock.
     pub(crate) fn close_in_child(&self) {
-        for chunk in &self.chunks {
-            // SAFETY: as in `get`.
-            let Some(chunk) = (unsafe { chunk.load(Acquire).as_ref() }) else { continue };
-            for socket in chunk {
-                let fd = socket.fd.load(Relaxed);
-                if fd >= 0 {
-                    sys::close(fd);
-                }
-            }
-        }
+        self.each(Socket::close_own);
     }
 }
 

@@ -1,9 +1,11 @@
-//! System calls that no library takes over, the library's own `errno`, and the functions that this library replaces.
+//! System calls that no library takes over, and the library's own `errno`.
 
-use std::ffi::{CStr, c_int, c_long, c_void};
-use std::mem::{self, MaybeUninit};
+use std::ffi::{c_int, c_long, c_void};
+use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::next;
 
 /// The result of a system call: a number, or an `errno`.
 pub(crate) type Answer<T> = Result<T, c_int>;
@@ -31,8 +33,7 @@ type Syscall = unsafe extern "C" fn(c_long, ...) -> c_long;
 
 /// Returns the C library's `syscall`.
 fn call() -> Syscall {
-    static NEXT: Next = Next::new(c"syscall");
-    let function = NEXT.get();
+    let function = next::function(const { next::number(c"syscall") });
     if function.is_null() {
         // Every C library has it.
         std::process::abort();
@@ -131,9 +132,9 @@ pub(crate) fn duplicate(fd: c_int) -> Answer<c_int> {
     high.map(|fd| fd as c_int)
 }
 
-/// Closes a descriptor of this library.
+/// Closes a descriptor of this library: the caller has checked that the number still names it.
 pub(crate) fn close(fd: c_int) {
-    // SAFETY: the descriptor belongs to the caller, and nothing uses it any more.
+    // SAFETY: the call takes an integer. Rust code owns no descriptor of this number.
     let _ = answer(|| unsafe { call()(libc::SYS_close, fd) });
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn close(fd: c_int) {
 pub(crate) fn disconnect_number(fd: c_int) {
     // SAFETY: the call takes integers.
     if let Ok(event) = answer(|| unsafe { call()(libc::SYS_eventfd2, 0, libc::O_CLOEXEC) }) {
-        // SAFETY: as above; `fd` belongs to this library.
+        // SAFETY: the calls take integers. `fd` is this library's, as its caller has checked, and the new descriptor is this function's.
         let _ = answer(|| unsafe { call()(libc::SYS_dup3, event, fd, libc::O_CLOEXEC) });
         close(event as c_int);
     }
@@ -160,8 +161,78 @@ pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
 }
 
+/// Returns whether the page of an address can be read: the kernel copies a set of signals from there before it refuses the call.
+pub(crate) fn is_readable(address: usize) -> bool {
+    const NO_SUCH_CHANGE: c_int = -1;
+    let none = ptr::null_mut::<u64>();
+    // SAFETY: the call changes nothing.
+    let refused = answer(|| unsafe {
+        call()(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, none, Undisturbed::SET)
+    });
+    refused != Err(libc::EFAULT)
+}
+
+/// Returns whether an integer of the program, which can be read, can be written. It keeps its value.
+pub(crate) fn is_writable(word: *mut c_int) -> bool {
+    // SAFETY: the caller has found it readable.
+    let before = unsafe { word.read_unaligned() };
+    // SAFETY: the kernel writes one integer, the thread's priority, or refuses.
+    let written = answer(|| unsafe { call()(libc::SYS_sched_getparam, 0, word) });
+    if written.is_ok() {
+        // SAFETY: the kernel has just written there.
+        unsafe { word.write_unaligned(before) };
+    }
+    written != Err(libc::EFAULT)
+}
+
+/// Returns a word with a value, which is 0 in a child that has a copy of the memory (Linux 4.14; before, it has the value there, too).
+pub(crate) fn word_of_this_process(value: u32) -> Option<&'static AtomicU32> {
+    let (len, kind) = (size_of::<AtomicU32>(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the kernel chooses a place where nothing is, aligned to a page and zeroed, and nothing unmaps it.
+    let word: &'static AtomicU32 = unsafe {
+        let page = libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, kind, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        libc::madvise(page, len, libc::MADV_WIPEONFORK);
+        &*page.cast()
+    };
+    word.store(value, Relaxed);
+    Some(word)
+}
+
+/// Returns whether a descriptor is open.
+pub(crate) fn is_open(fd: c_int) -> bool {
+    // SAFETY: the call takes integers.
+    answer(|| unsafe { call()(libc::SYS_fcntl, fd, libc::F_GETFD) }).is_ok()
+}
+
+/// Gives the calling thread, and threads that it starts, descriptors of their own: none but three of /dev/null. Returns whether the
+/// system can do that (Linux 5.9).
+pub(crate) fn separate_descriptors() -> bool {
+    const CLOSE_RANGE_UNSHARE: c_int = 2;
+    // SAFETY: the descriptors of all other threads stay as they are.
+    if answer(|| unsafe { call()(libc::SYS_close_range, 0, u32::MAX, CLOSE_RANGE_UNSHARE) }).is_err() {
+        return false;
+    }
+    for _ in 0..3 {
+        // SAFETY: the path ends in a NUL. A failure leaves the number free.
+        let _ = answer(|| unsafe {
+            call()(libc::SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)
+        });
+    }
+    true
+}
+
+/// Ends the process at once.
+pub(crate) fn exit(code: c_int) -> ! {
+    // SAFETY: the call takes integers.
+    let _ = answer(|| unsafe { call()(libc::SYS_exit_group, code) });
+    std::process::abort();
+}
+
 /// Sleeps while a word has a value, for at most `nanos`; returns whether a signal ended the sleep.
-pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u64) -> bool {
+pub(crate) fn sleep_while(word: &AtomicU32, is: u32, nanos: u64) -> bool {
     let time = libc::timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word and the time live during the call.
@@ -170,7 +241,7 @@ pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u
 }
 
 /// Wakes all threads that sleep on a word.
-pub(crate) fn wake_all(word: &std::sync::atomic::AtomicU32) {
+pub(crate) fn wake_all(word: &AtomicU32) {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the call reads only the address.
     let _ = answer(|| unsafe { call()(libc::SYS_futex, word.as_ptr(), op, c_int::MAX) });
@@ -201,50 +272,5 @@ impl Drop for Undisturbed {
         let _ = answer(|| unsafe {
             call()(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, none, Self::SET)
         });
-    }
-}
-
-/// A function of the C library, or of another preloaded library behind this one, that this library replaces.
-pub(crate) struct Next {
-    name: &'static CStr,
-    /// The function; null until the first call. Any thread may set it, to the one value.
-    at: AtomicPtr<c_void>,
-}
-
-impl Next {
-    pub(crate) const fn new(name: &'static CStr) -> Self {
-        Self { name, at: AtomicPtr::new(ptr::null_mut()) }
-    }
-
-    /// Returns the function; null if no library has it.
-    pub(crate) fn get(&self) -> *mut c_void {
-        let known = self.at.load(Relaxed);
-        if !known.is_null() {
-            return known;
-        }
-        let before = errno();
-        let (mut all, mut mask) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // A handler that leaves by `longjmp` would leave the loader's lock taken.
-        // SAFETY: both sets are the calling frame's own; `sigfillset` fills the first before it is read.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), mask.as_mut_ptr());
-        }
-        // SAFETY: the name ends in a NUL.
-        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        if found.is_null() {
-            // The C library itself was preloaded, in front of this one.
-            const C: &CStr = if cfg!(target_env = "musl") { c"libc.so" } else { c"libc.so.6" };
-            // SAFETY: both names end in a NUL; the library is loaded already, and stays.
-            found = unsafe {
-                let library = libc::dlopen(C.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-                if library.is_null() { found } else { libc::dlsym(library, self.name.as_ptr()) }
-            };
-        }
-        // SAFETY: the call above has filled the set.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut()) };
-        set_errno(before);
-        self.at.store(found, Relaxed);
-        found
     }
 }

@@ -19,6 +19,31 @@ pub(crate) enum Entry {
     Other,
     /// The UDP socket of this index.
     Socket(u32),
+    /// The library's own descriptor of the socket of this index: the program has none of this number.
+    Own(u32),
+}
+
+/// The knowledge about the process's descriptors.
+pub(crate) static TABLE: Table = Table::new();
+
+impl Entry {
+    fn word(self) -> u32 {
+        match self {
+            Self::Unknown => 0,
+            Self::Other => 1,
+            Self::Socket(index) => index * 2 + 2,
+            Self::Own(index) => index * 2 + 3,
+        }
+    }
+
+    fn of(word: u32) -> Self {
+        match word {
+            0 => Self::Unknown,
+            1 => Self::Other,
+            n if n % 2 == 0 => Self::Socket(n / 2 - 1),
+            n => Self::Own(n / 2 - 1),
+        }
+    }
 }
 
 type Chunk = [AtomicU32; CHUNK];
@@ -44,11 +69,7 @@ impl Table {
             return Entry::Other;
         }
         let Some(chunk) = self.chunk(fd / CHUNK) else { return Entry::Unknown };
-        match chunk[fd % CHUNK].load(Relaxed) {
-            0 => Entry::Unknown,
-            1 => Entry::Other,
-            n => Entry::Socket(n - 2),
-        }
+        Entry::of(chunk[fd % CHUNK].load(Relaxed))
     }
 
     /// Sets the entry of a descriptor; returns the one before.
@@ -66,29 +87,35 @@ impl Table {
                 drop(unsafe { Box::from_raw(made) });
             }
         }
-        let word = match entry {
-            Entry::Unknown => 0,
-            Entry::Other => 1,
-            Entry::Socket(index) => index + 2,
-        };
-        if let Some(chunk) = self.chunk(fd / CHUNK) {
-            chunk[fd % CHUNK].store(word, Relaxed);
+        match self.chunk(fd / CHUNK) {
+            Some(chunk) => Entry::of(chunk[fd % CHUNK].swap(entry.word(), Relaxed)),
+            None => before,
         }
-        before
     }
 
-    /// Forgets descriptors from `first` to `last`, and passes the index of each socket among them to `each`.
-    pub(crate) fn forget(&self, first: usize, last: usize, mut each: impl FnMut(u32)) {
+    /// Passes each known descriptor from `first` to `last` to `each`, in order.
+    pub(crate) fn walk(&self, first: usize, last: usize, mut each: impl FnMut(c_int, Entry)) {
         for index in first / CHUNK..CHUNKS.min(last / CHUNK + 1) {
             let Some(chunk) = self.chunk(index) else { continue };
             for (n, word) in chunk.iter().enumerate() {
-                if (first..=last).contains(&(index * CHUNK + n))
-                    && let socket @ 2.. = word.swap(0, Relaxed)
-                {
-                    each(socket - 2);
+                let (fd, entry) = (index * CHUNK + n, Entry::of(word.load(Relaxed)));
+                if (first..=last).contains(&fd) && entry != Entry::Unknown {
+                    each(fd as c_int, entry);
                 }
             }
         }
+    }
+
+    /// Forgets the program's descriptors from `first` to `last`, and passes the index of each socket among them to `each`. The
+    /// library's own stay.
+    pub(crate) fn forget(&self, first: usize, last: usize, mut each: impl FnMut(u32)) {
+        self.walk(first, last, |fd, entry| {
+            if !matches!(entry, Entry::Own(_))
+                && let Entry::Socket(index) = self.set(fd, Entry::Unknown)
+            {
+                each(index);
+            }
+        });
     }
 }
 
@@ -114,7 +141,8 @@ mod tests {
         table.forget(6, usize::MAX, |index| found.push(index));
         assert!(found.is_empty());
         assert_eq!((table.get(5), table.get(5000)), (Entry::Socket(7), Entry::Unknown));
+        table.set(4, Entry::Own(7));
         table.forget(0, 5, |index| found.push(index));
-        assert_eq!(found, [7]);
+        assert_eq!((found, table.get(4)), (vec![7], Entry::Own(7)));
     }
 }

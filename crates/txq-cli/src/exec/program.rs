@@ -43,6 +43,12 @@ impl Program {
                 "{file} is for another machine or word size than txq's library: use a txq built for it"
             )));
         }
+        if elf.interpreter.is_none() && elf.is_go {
+            return Err(Failure::cannot(format!(
+                "{file} is written in Go, which makes its system calls itself, so no library sees them, however it is linked: send through \
+                 libtxq by cgo, or to a [[socket]] of `txq daemon`; or let `txq daemon` shape the interface that it sends by"
+            )));
+        }
         let Some(loader) = &elf.interpreter else {
             return Err(Failure::cannot(format!(
                 "{file} is statically linked, so no library can be loaded into it: use a dynamically linked build of it"

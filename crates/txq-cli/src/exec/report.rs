@@ -39,7 +39,7 @@ impl Report {
             report.notes.push(match lives {
                 true => format!("{who} still runs; `txq ls` lists it"),
                 false => format!(
-                    "{who} ended without a report, by a signal, _exit or exec: datagrams that waited are lost, and the counters are those of \
+                    "{who} ended without a report, by a signal or exec: datagrams that waited are lost, and the counters are those of \
                      half a second before, or none"
                 ),
             });
@@ -56,7 +56,13 @@ impl Report {
                 told(&fail["why"])
             ));
         }
-        if started.is_empty() && failed.is_empty() {
+        for restricted in of("restricted") {
+            report.notes.push(format!(
+                "{} restricted its system calls (seccomp): from then on its datagrams went past the qdisc",
+                told(&restricted["program"])
+            ));
+        }
+        if started.is_empty() && failed.is_empty() && report.notes.is_empty() {
             report.notes.push(nothing(&all, program));
         }
         for process in &report.processes {
@@ -136,6 +142,8 @@ fn nothing(all: &[Value], program: &Program) -> String {
         "the library was not loaded: the system's loader has said why above, or the program clears its environment".to_owned()
     } else if all.iter().any(|record| record["io_uring"] == true) {
         "the program uses io_uring, whose submissions no library sees".to_owned()
+    } else if all.iter().any(|record| record["tcp"] == true) {
+        "the program sends by TCP, which txq does not touch: shape the program's interface for that, or limit it in the program".to_owned()
     } else {
         format!(
             "no process of the program, of {loaded} that loaded the library, sent a UDP datagram by a call of the C library; a program in \
@@ -162,11 +170,15 @@ mod tests {
         let loaded = "{\"event\":\"loaded\",\"pid\":1,\"program\":\"p\"}\n";
         let uring = "{\"event\":\"exited\",\"pid\":1,\"program\":\"p\",\"io_uring\":true}\n";
         let both = format!("{loaded}{uring}");
+        let tcp = format!(
+            "{loaded}{{\"event\":\"exited\",\"pid\":1,\"program\":\"p\",\"io_uring\":false,\"tcp\":true}}\n"
+        );
         for (text, is_go, word) in [
             ("", false, "not loaded"),
             (loaded, true, "Go,"),
             (loaded, false, "of 1 that"),
             (&both, false, "io_uring,"),
+            (&tcp, false, "TCP, which txq does not touch"),
         ] {
             let told = Report::read(text, Seen::new(), &program(is_go), 1).text();
             assert!(told.starts_with("txq: 0 packets went through txq: ") && told.contains(word), "{told}");

@@ -1,4 +1,5 @@
-//! Looks at the program's devices twice a second, so that the report of a program that a signal kills has the last counters.
+//! Looks at the program's devices twice a second, so that the report of a program that a signal kills has the last counters. Removes the
+//! control sockets of such programs.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use txq_control::tc::Show;
-use txq_control::{Client, Place};
+use txq_control::{Access, Client, Error, Place, Socket};
 
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -32,6 +33,7 @@ impl Watch {
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 look(&path, &mut seen);
             }
+            look(&path, &mut seen);
             seen
         };
         // Without the thread the report has no counters of killed programs.
@@ -53,9 +55,20 @@ fn look(path: &str, seen: &mut Seen) {
     for record in records.iter().filter(|record| record["event"] == "started" && !ended(&record["pid"])) {
         let (Some(pid), Some(name)) = (record["pid"].as_u64(), record["name"].as_str()) else { continue };
         let show = Show { stats: true, ..Show::default() };
-        let asked = Client::connect_within(Place::Name(name.to_owned()), ANSWER);
-        if let Ok(answer) = asked.and_then(|mut client| client.tc(&["qdisc", "show"], show)) {
-            seen.insert(pid, answer.out);
+        let place = Place::Name(name.to_owned());
+        let asked = Client::connect_within(place.clone(), ANSWER);
+        match asked.and_then(|mut client| client.tc(&["qdisc", "show"], show)) {
+            Ok(answer) => drop(seen.insert(pid, answer.out)),
+            Err(Error::NotRunning(_)) => remove(&place),
+            Err(_) => {}
         }
+    }
+}
+
+/// Removes the control socket of a process that is dead, and its lock.
+fn remove(place: &Place) {
+    if place.path().is_ok_and(|path| path.exists()) {
+        // A server removes its socket when it is dropped. If another process has the name meanwhile, this is an error.
+        drop(Socket::open(place, Access::Owner));
     }
 }

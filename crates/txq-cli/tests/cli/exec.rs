@@ -1,5 +1,6 @@
 //! `txq exec` around programs that know nothing of it: our own in C, which check each call, and those of others.
 
+mod edges;
 mod programs;
 
 use std::fs;
@@ -396,6 +397,8 @@ fn a_killed_program_leaves_nothing_that_hinders_the_next_one() {
         let ended = running.finish(LONG);
         assert_eq!(ended.status.code(), Some(128 + libc::SIGKILL), "{}", ended.stderr);
         assert!(report(&ended)["notes"][0].as_str().unwrap().contains("by a signal"), "{}", ended.stderr);
+        let left: Vec<_> = fs::read_dir(bench.0.path().join("txq")).unwrap().collect();
+        assert!(left.is_empty(), "{round}: {left:?}");
     }
 }
 

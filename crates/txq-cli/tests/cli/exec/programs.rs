@@ -107,17 +107,38 @@ fn a_program_in_go_is_named_as_the_reason() {
                 if err == nil {\n\t\tc.Write([]byte(\"x\"))\n\t}\n}\n";
     fs::write(&source, text).unwrap();
     let program = bench.0.path().join("go");
-    let mut command = Command::new("go");
-    command.args(["build", "-o"]).arg(&program).arg(&source);
-    command
-        .env("CGO_ENABLED", "1")
-        .env("GO111MODULE", "off")
-        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
-    let built = end(&mut command);
-    if !require("go", built.status.success(), "needs a Go that builds with cgo") {
+    if !build(&source, &program, "1") {
         return;
     }
     let ended = end(bench.exec("fq").arg("--").arg(&program));
     let told = report(&ended)["notes"][0].as_str().unwrap().to_owned();
     assert!(told.starts_with("0 packets went through txq: ") && told.contains("written in Go"), "{told}");
+}
+
+#[test]
+fn a_static_program_in_go_is_refused_in_words_for_go() {
+    if !require_tools("go", &["go"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let (source, program) = (bench.0.path().join("main.go"), bench.0.path().join("go"));
+    fs::write(&source, "package main\n\nfunc main() {}\n").unwrap();
+    if !build(&source, &program, "0") {
+        return;
+    }
+    let ended = end(bench.exec("fq").arg("--").arg(&program));
+    assert_eq!(ended.status.code(), Some(126), "{}", ended.stderr);
+    assert!(ended.stderr.contains("written in Go") && ended.stderr.contains("cgo"), "{}", ended.stderr);
+}
+
+/// Builds a program in Go, with cgo or without; returns whether this machine's Go can do that.
+fn build(source: &Path, program: &Path, cgo: &str) -> bool {
+    let mut command = Command::new("go");
+    command.args(["build", "-o"]).arg(program).arg(source);
+    command
+        .env("CGO_ENABLED", cgo)
+        .env("GO111MODULE", "off")
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
+    let built = end(&mut command);
+    require("go", built.status.success(), "needs a Go that builds this program")
 }
