@@ -83,6 +83,11 @@ impl Watch {
         }
     }
 
+    /// Returns the present MTU, in bytes; `None` if there is no such interface.
+    pub fn mtu(&self) -> Option<u32> {
+        self.control.mtu(&self.name).ok()
+    }
+
     /// Returns the index of the interface that has the name now; `None` if there is none.
     pub fn index(&self) -> Option<u32> {
         self.control.index(&self.name).ok()
@@ -98,8 +103,9 @@ mod tests {
         let lo = Watch::interface("lo").unwrap();
         assert_eq!((lo.index(), lo.name()), (Some(1), "lo"));
         assert_ne!(lo.state(), State::Gone);
+        assert!(lo.mtu().is_some_and(|mtu| mtu > 0));
         let none = Watch::interface("no-such-if").unwrap();
-        assert_eq!((none.index(), none.state()), (None, State::Gone));
+        assert_eq!((none.index(), none.mtu(), none.state()), (None, None, State::Gone));
         assert_eq!(none.state().to_string(), "is gone");
         let long = Watch::interface("a-name-that-is-too-long-for-one").unwrap();
         assert_eq!((long.index(), long.state()), (None, State::Gone));
