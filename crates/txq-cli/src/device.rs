@@ -17,6 +17,7 @@ use txq_device::{AfXdp, Watch};
 
 use crate::config;
 
+mod absent;
 mod late;
 mod open;
 
@@ -37,6 +38,8 @@ pub(crate) struct Use {
     pub(crate) rated: bool,
     /// Whether the qdiscs, senders and clients may become more while the device is open.
     pub(crate) grows: bool,
+    /// Whether the device waits for an interface that does not exist or is down.
+    pub(crate) waits: bool,
     /// Whether the device receives for a bridge, too.
     pub(crate) receive: Reception,
 }
@@ -44,10 +47,8 @@ pub(crate) struct Use {
 impl Use {
     /// Returns whether an open device, `dev`, that was opened for this use serves another one, too. Its pool may grow for it.
     pub(crate) fn covers(&self, other: &Self, dev: &NetDev, config: &config::Device) -> bool {
-        // The least that a pool has.
-        let room = AfXdp::pool_config(0).room;
         self.limit == other.limit
-            && self.longest.max(room) >= other.longest
+            && dev.pool().room() >= pool(config, "", *other).room
             && self.receive == other.receive
             && (config.pool.buffers.is_some()
                 || needed_buffers(config, *other) <= dev.pool().max_buffers().into())
@@ -112,6 +113,12 @@ const MOST: u64 = 1 << 20;
 const MOST_XDP: u64 = 1 << 17;
 /// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
 pub(crate) const WHOLE: usize = 65_553;
+/// The room of AF_XDP's buffers for frames beyond the usual MTU: a page without the kernel's space in front of a frame.
+const XDP_ROOM: usize = 4096 - 256;
+/// The longest IP packet that a tunnel has room for from the start: it cannot be opened anew without losing its interface.
+const JUMBO: u32 = 9216;
+/// The length of an Ethernet header with two VLAN tags.
+pub(crate) const HEADERS: usize = 14 + 2 * 4;
 /// The threads and buffers that all devices without senders share. A command uses a buffer only while it runs.
 const MAX_WORKERS: usize = 4;
 const DUMMY_BUFFERS: u32 = 256;
@@ -188,9 +195,10 @@ pub(crate) fn added(config: &config::Device, shared: &Dummies, clients: u64) -> 
         threads: 0,
         clients,
         limit: (!has_clients).then_some(0),
-        longest: 0,
+        longest: if has_clients { longest_frame(config) } else { 0 },
         rated: true,
         grows: has_clients,
+        waits: false,
         receive: Reception::Off,
     };
     let (builder, has_pool, _) = builder(config, used)?;
@@ -283,6 +291,20 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
+/// Returns the length of the longest frame that a device carries now, in bytes: the MTU of its interface with the headers.
+pub(crate) fn longest_frame(config: &config::Device) -> usize {
+    let tunnel = config.tap.as_ref().or(config.tun.as_ref());
+    let asked = tunnel.and_then(|tunnel| tunnel.mtu).map(|mtu| mtu.get() as u32).or(config.mtu);
+    let interface = match (&config.af_packet, &config.af_xdp, tunnel) {
+        (Some(device), ..) => Some(&device.interface),
+        (_, Some(device), _) => Some(&device.interface),
+        (.., tunnel) => tunnel.filter(|of| of.namespace.is_none()).map(|of| &of.interface),
+    };
+    let own = interface.and_then(|interface| Watch::interface(interface).ok()?.mtu());
+    let least = if tunnel.is_some() { JUMBO } else { MTU };
+    own.max(asked).unwrap_or(MTU).max(least) as usize + HEADERS
+}
+
 /// Returns the default size of a device's pool. It is the sum of what the queues hold, so that the queues decide which packets are
 /// dropped; or the senders' limits together, if they are less.
 fn default_buffers(config: &config::Device, used: Use) -> u64 {
@@ -329,11 +351,15 @@ fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
     };
     let max =
         if most == 0 { 0 } else { most.max(now).saturating_add(used.clients).min(most_buffers(config)) };
+    let room = match standard.room.max(longest) {
+        room if xdp && receives && room > standard.room => XDP_ROOM,
+        room => room,
+    };
     PoolConfig {
         name: name.to_owned(),
         buffers: config.pool.buffers.map_or(now, |buffers| buffers.get()) as u32,
         max_buffers: max as u32,
-        room: config.pool.room.map_or(standard.room.max(longest), |room| room.size()),
+        room: config.pool.room.map_or(room, |room| room.size()),
         backing: config.pool.backing,
         free: config.pool.free,
         defer_max: config.pool.defer_max.map_or(standard.defer_max, |packets| packets.get() as u32),

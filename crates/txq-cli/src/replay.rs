@@ -57,6 +57,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let limit = (args.rate == Rate::Max).then_some(LIMIT);
     let used = Use {
         grows: false,
+        waits: false,
         clients: 0,
         threads,
         limit: limit.map(|limit| limit * threads),

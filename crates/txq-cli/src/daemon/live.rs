@@ -29,8 +29,20 @@ pub(super) struct Live {
     /// What the last look at the interface found.
     index: Option<u32>,
     link: Link,
+    /// Whether it has existed.
+    was_there: bool,
+    mtu: Option<u32>,
     /// Why the interface could not be opened again, as it was last said.
     refused: Option<String>,
+}
+
+/// What a look at an interface has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Whether the device has new receivers.
+    pub(super) receivers: bool,
+    /// Whether the interface has another MTU.
+    pub(super) mtu: bool,
 }
 
 /// Returns the use of device `number` of a file.
@@ -40,6 +52,15 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         config.bridge.iter().find(|bridge| bridge.devices.iter().any(|end| Some(end) == name.as_ref()));
     let senders = || config.sender.iter().filter(|sender| sender.device == *name);
     let replays = || config.replay.iter().filter(|replay| replay.device == *name);
+    // A device sends what the other end of its bridge receives, and what its clients write.
+    let ends = || {
+        let on_bridge = |device: &&config::Device| {
+            bridge.is_some_and(|bridge| bridge.devices.iter().any(|end| Some(end) == device.name.as_ref()))
+        };
+        config.device.iter().filter(on_bridge)
+    };
+    let has_clients = config.socket.iter().any(|socket| socket.device == *name);
+    let hosts = || config.device.get(number).filter(|_| has_clients).into_iter();
     let clients = config.socket.iter().filter(|socket| socket.device == *name).map(socket::buffers);
     let txqs = bridge.map_or(0, |_| config.device[number].txqs.map_or(1, |txqs| txqs.get()));
     Use {
@@ -51,10 +72,12 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         longest: senders()
             .map(|sender| sender.packet.longest())
             .chain(replays().map(|replay| replay.longest()))
+            .chain(ends().chain(hosts()).map(device::longest_frame))
             .max()
             .unwrap_or(0),
         rated: false,
         grows: true,
+        waits: true,
         receive: match bridge.map(|bridge| bridge.segments) {
             None => Reception::Off,
             Some(Segments::Cut) => Reception::Cut,
@@ -76,12 +99,15 @@ impl Live {
             dev,
             receivers,
             index: watch.as_ref().and_then(Watch::index),
+            mtu: watch.as_ref().and_then(Watch::mtu),
+            was_there: watch.as_ref().is_none_or(|watch| watch.index().is_some()),
             watch,
             link: Link::Up,
             refused: None,
         };
         live.fit_pool(0);
         live.look();
+        live.tell_room();
         Ok(live)
     }
 
@@ -94,10 +120,21 @@ impl Live {
         use_of(&self.config, self.number).covers(used, &self.dev, device)
     }
 
+    /// Returns whether its interface ends with it.
+    pub(super) fn owns_interface(&self) -> bool {
+        let config = self.config();
+        config.tap.as_ref().or(config.tun.as_ref()).is_some_and(|tunnel| !tunnel.persistent)
+    }
+
     /// Belongs to another file from now on, in which it is number `number`.
     pub(super) fn belongs(&mut self, config: &Arc<Config>, number: usize) {
         (self.config, self.number) = (config.clone(), number);
         device::grow_pool(&self.dev, self.config(), use_of(config, number));
+    }
+
+    /// Returns its number in its file.
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     pub(super) fn config(&self) -> &config::Device {
@@ -121,9 +158,46 @@ impl Live {
         }
     }
 
-    /// Looks at the interface, says on stderr what has changed, and opens an interface that is back. Returns whether the
-    /// device has new receivers.
-    pub(super) fn look(&mut self) -> bool {
+    /// Looks at the interface, says on stderr what has changed, and opens an interface that is back.
+    pub(super) fn look(&mut self) -> Seen {
+        let Some(watch) = &self.watch else { return Seen::default() };
+        let resized = watch.mtu().filter(|mtu| self.mtu != Some(*mtu));
+        if let Some(mtu) = resized {
+            self.dev.set_mtu(mtu);
+            self.mtu = resized;
+        }
+        let receivers = self.look_at_link();
+        // A new interface has its own MTU.
+        if let Some(mtu) = resized.filter(|_| !receivers) {
+            eprintln!("txq: interface \"{}\" has an MTU of {mtu} bytes now", self.name());
+        }
+        Seen { receivers, mtu: resized.is_some() }
+    }
+
+    /// Says which frames do not fit into the pool's buffers.
+    pub(super) fn tell_room(&self) {
+        let longest = use_of(&self.config, self.number).longest;
+        let room = self.dev.pool().room();
+        if self.watch.is_none() || longest <= room {
+            return;
+        }
+        let remedy = match &self.config().af_xdp {
+            Some(xdp) => format!(
+                "af_xdp takes no longer ones: use af_packet, or `ip link set {} mtu {}`",
+                xdp.interface,
+                room.saturating_sub(device::HEADERS)
+            ),
+            None => format!("set pool.room to {longest}"),
+        };
+        eprintln!(
+            "txq: device \"{}\": the MTUs allow frames of {longest} bytes; those of more than {room} are dropped \
+             (rx_length_errors): {remedy}",
+            self.name()
+        );
+    }
+
+    /// Returns whether the device has new receivers.
+    fn look_at_link(&mut self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let (index, name) = (watch.index(), watch.name().to_owned());
         // An interface that is made between the two looks is seen at the next one.
@@ -132,7 +206,9 @@ impl Live {
             if !self.reopen(index) {
                 return false;
             }
-            eprintln!("txq: interface \"{name}\" is back");
+            let seen = if self.was_there { "back" } else { "there" };
+            eprintln!("txq: interface \"{name}\" is {seen}");
+            self.was_there = true;
             self.link = Link::Up;
             self.tell(&name, link);
             return true;
@@ -147,6 +223,9 @@ impl Live {
             return;
         }
         match link {
+            Link::Gone if !self.was_there => {
+                eprintln!("txq: interface \"{name}\" does not exist: its device waits for it; `ip link` lists all");
+            }
             Link::Gone => eprintln!("txq: interface \"{name}\" is gone: its bridge waits until it is back"),
             Link::Down => eprintln!("txq: interface \"{name}\" is down: `ip link set {name} up` starts it"),
             Link::Up => eprintln!("txq: interface \"{name}\" is up again"),
