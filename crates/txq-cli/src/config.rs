@@ -36,7 +36,7 @@ pub(crate) use bridge::of_bridge;
 pub(crate) use check::Purpose;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
-pub(crate) use rehearse::stand_in;
+pub(crate) use rehearse::{queued, stand_in};
 pub(crate) use replay::Replay;
 pub(crate) use words::{Priority, Segments};
 

@@ -10,7 +10,6 @@ use anyhow::{Context, anyhow, ensure};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::receive::Receive;
-use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_device::{AfXdp, Watch};
@@ -106,8 +105,6 @@ const POOL: (u64, u64) = (1024, 65536);
 /// and as many for AF_XDP, whose pool does not grow, as two fq_codel queue beside what the rings hold.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
 const XDP_POOL: u64 = 32768;
-/// The bound of the pool of a device that does not receive, and whose senders may become more.
-const SENDERS_POOL: u64 = 16384;
 /// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
 const MOST: u64 = 1 << 20;
 const MOST_XDP: u64 = 1 << 17;
@@ -216,7 +213,12 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
 /// Makes the device, starts its workers, and returns what it receives with, too.
 pub(crate) fn open(config: &config::Device, used: Use) -> anyhow::Result<Opened> {
     let (builder, _, reception) = builder(config, used)?;
-    Ok(Opened { dev: builder.start().map_err(refusal)?, reception })
+    let dev = builder.start().map_err(refusal)?;
+    if used.limit.is_none() {
+        // Without memory for more buffers, the pool stays as it is.
+        let _ = dev.fit_pool();
+    }
+    Ok(Opened { dev, reception })
 }
 
 /// Opens the interface of a device anew, which has been removed and is back, and replaces the device's driver.
@@ -305,18 +307,22 @@ pub(crate) fn longest_frame(config: &config::Device) -> usize {
     own.max(asked).unwrap_or(MTU).max(least) as usize + HEADERS
 }
 
-/// Returns the default size of a device's pool. It is the sum of what the queues hold, so that the queues decide which packets are
+/// Returns the buffers that a device needs. They are the sum of what the queues hold, so that the queues decide which packets are
 /// dropped; or the senders' limits together, if they are less.
-fn default_buffers(config: &config::Device, used: Use) -> u64 {
+fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
     let txqs = config.txqs.map_or(1, |txqs| txqs.get());
     let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
-    let texts = config.qdisc.iter().chain(&config.default_qdisc).chain(config.txq_qdiscs.values());
-    let limit = texts.flat_map(|text| limits(text)).max().unwrap_or(0).max(default);
-    let queues = txqs.saturating_mul(limit.saturating_add(RING + BURST));
+    let queued = config::queued(config).max(txqs.saturating_mul(default));
+    let queues = queued.saturating_add(txqs.saturating_mul(RING + BURST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
     // Each thread's stock, and the batch that the thread is filling.
+    needed.saturating_add((used.threads + 1) * 2 * STOCK)
+}
+
+/// Returns the first size of a device's pool, which grows to what the device needs.
+fn default_buffers(config: &config::Device, used: Use) -> u64 {
     let bounds = if used.receive == Reception::Whole { WHOLE_POOL } else { POOL };
-    let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(bounds.0, bounds.1);
+    let needed = wanted_buffers(config, used).clamp(bounds.0, bounds.1);
     if config.af_xdp.is_some() && used.receive != Reception::Off { needed.max(XDP_POOL) } else { needed }
 }
 
@@ -345,9 +351,8 @@ fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
     let most = match used.receive {
         _ if xdp || config.pool.buffers.is_some() => 0,
         Reception::Whole => WHOLE_POOL.1,
-        Reception::Cut => POOL.1,
-        Reception::Off if used.grows => SENDERS_POOL,
-        Reception::Off => 0,
+        Reception::Off if !used.grows => wanted_buffers(config, used),
+        Reception::Cut | Reception::Off => POOL.1.max(wanted_buffers(config, used)),
     };
     let max =
         if most == 0 { 0 } else { most.max(now).saturating_add(used.clients).min(most_buffers(config)) };
@@ -375,10 +380,5 @@ pub(crate) fn most_buffers(config: &config::Device) -> u64 {
     config.pool.buffers.map_or(most, |buffers| buffers.get())
 }
 
-/// Returns the numbers after each word `limit` in a qdisc's text.
-fn limits(qdisc: &str) -> impl Iterator<Item = u64> + '_ {
-    let words = qdisc.split_whitespace();
-    let pairs = words.clone().zip(words.skip(1));
-    let sizes = pairs.filter(|(word, _)| *word == "limit").flat_map(|(_, size)| size.parse::<tc::Size>());
-    sizes.map(|size| size.0.into())
-}
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! An open device of the daemon, and the watch of its interface.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use txq::NetDev;
 use txq::receive::Receive;
@@ -31,6 +32,8 @@ pub(super) struct Live {
     link: Link,
     /// Whether it has existed.
     was_there: bool,
+    /// Whether the pool was said to be too small for the qdiscs.
+    short: AtomicBool,
     mtu: Option<u32>,
     /// Why the interface could not be opened again, as it was last said.
     refused: Option<String>,
@@ -102,6 +105,7 @@ impl Live {
             mtu: watch.as_ref().and_then(Watch::mtu),
             was_there: watch.as_ref().is_none_or(|watch| watch.index().is_some()),
             watch,
+            short: AtomicBool::new(false),
             link: Link::Up,
             refused: None,
         };
@@ -151,6 +155,10 @@ impl Live {
         // Without memory for more buffers, the pool stays as it is.
         let Ok(demand) = self.dev.fit_pool() else { return };
         let pool = self.dev.pool();
+        let is_short = demand.is_short();
+        if is_short != self.short.swap(is_short, Relaxed) && is_short {
+            eprintln!("txq: {demand}; meanwhile packets are refused for want of a buffer before the qdiscs drop any");
+        }
         let queued = if demand.others > 0 { UNBOUNDED } else { 0 }.max(demand.fitting());
         let wanted = queued.saturating_add(clients).min(pool.max_buffers().into()) as u32;
         if pool.buffers() < wanted {

@@ -34,9 +34,18 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with_target(name, |target| apply(target, verb, &place.header, rest));
+    let sets_limit = verb != Verb::Del && place.options.contains(&"limit");
+    let done = devices.with_target(name, |target| {
+        apply(target, verb, &place.header, rest).map(|mut warnings| {
+            warnings.extend(sets_limit.then(|| target.fit_pool()).flatten());
+            warnings
+        })
+    });
     match done {
-        Some(Ok(_)) => Ok(Answer::default()),
+        Some(Ok(warnings)) => {
+            let err = warnings.iter().map(|warning| format!("{warning}\n")).collect();
+            Ok(Answer { err, ..Answer::default() })
+        }
         Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
