@@ -7,7 +7,7 @@ use txq::NetDev;
 use txq::receive::Receive;
 use txq_control::tc;
 use txq_device::Watch;
-use txq_device::watch::State as Link;
+use txq_device::watch::{Claim, State as Link};
 
 use super::socket;
 use crate::config::{self, Config, Segments};
@@ -32,6 +32,8 @@ pub(super) struct Live {
     link: Link,
     /// Whether it has existed.
     was_there: bool,
+    /// Tells other bridges of this one.
+    claim: Option<Claim>,
     /// Whether the pool was said to be too small for the qdiscs.
     short: AtomicBool,
     mtu: Option<u32>,
@@ -105,6 +107,7 @@ impl Live {
             mtu: watch.as_ref().and_then(Watch::mtu),
             was_there: watch.as_ref().is_none_or(|watch| watch.index().is_some()),
             watch,
+            claim: None,
             short: AtomicBool::new(false),
             link: Link::Up,
             refused: None,
@@ -112,6 +115,7 @@ impl Live {
         live.fit_pool(0);
         live.look();
         live.tell_room();
+        live.tell_neighbours();
         Ok(live)
     }
 
@@ -155,9 +159,13 @@ impl Live {
         // Without memory for more buffers, the pool stays as it is.
         let Ok(demand) = self.dev.fit_pool() else { return };
         let pool = self.dev.pool();
-        let is_short = demand.is_short();
+        // Buffers for whole packets are few: what they hold together is what the qdiscs hold of short ones.
+        let whole = use_of(&self.config, self.number).receive == Reception::Whole;
+        let is_short = demand.is_short() && !whole;
         if is_short != self.short.swap(is_short, Relaxed) && is_short {
-            eprintln!("txq: {demand}; meanwhile packets are refused for want of a buffer before the qdiscs drop any");
+            eprintln!(
+                "txq: {demand}; meanwhile packets are refused for want of a buffer before the qdiscs drop any"
+            );
         }
         let queued = if demand.others > 0 { UNBOUNDED } else { 0 }.max(demand.fitting());
         let wanted = queued.saturating_add(clients).min(pool.max_buffers().into()) as u32;
@@ -204,6 +212,28 @@ impl Live {
         );
     }
 
+    /// Says what else receives the frames of a bridge's interface: the kernel, and other bridges.
+    fn tell_neighbours(&mut self) {
+        let Some(watch) = self.watch.as_ref().filter(|watch| watch.index().is_some()) else { return };
+        let is_elsewhere = self.config().tap.as_ref().is_some_and(|tap| tap.namespace.is_some());
+        if self.receivers.is_empty() || self.config().tun.is_some() || is_elsewhere {
+            return;
+        }
+        let name = watch.name();
+        self.claim = watch.claim();
+        if self.claim.is_none() {
+            eprintln!(
+                "txq: interface \"{name}\" is bridged by another txq, too: both forward each frame; end one of them"
+            );
+        }
+        if watch.has_address() {
+            eprintln!(
+                "txq: interface \"{name}\" has an IP address: the kernel answers frames that are bridged, too; \
+                 `ip addr flush dev {name}` removes it"
+            );
+        }
+    }
+
     /// Returns whether the device has new receivers.
     fn look_at_link(&mut self) -> bool {
         let Some(watch) = &self.watch else { return false };
@@ -232,7 +262,9 @@ impl Live {
         }
         match link {
             Link::Gone if !self.was_there => {
-                eprintln!("txq: interface \"{name}\" does not exist: its device waits for it; `ip link` lists all");
+                eprintln!(
+                    "txq: interface \"{name}\" does not exist: its device waits for it; `ip link` lists all"
+                );
             }
             Link::Gone => eprintln!("txq: interface \"{name}\" is gone: its bridge waits until it is back"),
             Link::Down => eprintln!("txq: interface \"{name}\" is down: `ip link set {name} up` starts it"),
@@ -247,6 +279,8 @@ impl Live {
             Ok(reception) => {
                 self.receivers = reception.receivers;
                 (self.watch, self.index, self.refused) = (reception.watch, index, None);
+                self.claim = None;
+                self.tell_neighbours();
                 true
             }
             Err(error) => {

@@ -91,7 +91,8 @@ fn an_interface_of_af_xdp_goes_and_comes_back() {
 
 /// Sets the MTU of both pairs.
 fn set_mtu(bench: &Bench, mtu: u32) {
-    for (end, port) in [(&bench.near, "e0"), (&bench.far, "e0"), (&bench.middle, "m0"), (&bench.middle, "m1")] {
+    for (end, port) in [(&bench.near, "e0"), (&bench.far, "e0"), (&bench.middle, "m0"), (&bench.middle, "m1")]
+    {
         end.ip(&format!("link set {port} mtu {mtu}"));
     }
 }
@@ -110,12 +111,14 @@ fn follows_mtu(kind: &str, large: u32) {
     assert!(bench.answers(LONG));
     bench.txq("tc qdisc replace dev far root handle 7: pfifo limit 77").good();
     set_mtu(&bench, large);
-    let is_told = || bench.txq("dev show far").good().contains(&format!("mtu {large} "));
+    // Meanwhile the device may be absent.
+    let is_told = || bench.txq("dev show far").out.contains(&format!("mtu {large} "));
     assert!(wait_until(LONG, is_told), "{}", daemon.text());
     assert!(wait_until(LONG, || daemon.text().contains("\"far\" is opened anew")), "{}", daemon.text());
     assert!(bench.answers(LONG));
     bench.ping(5, size);
-    assert!(bench.txq("tc qdisc show dev far").good().contains("qdisc pfifo 7: root"), "{}", daemon.text());
+    let is_kept = || bench.txq("tc qdisc show dev far").out.contains("qdisc pfifo 7: root");
+    assert!(wait_until(LONG, is_kept), "{}", daemon.text());
     end(daemon);
 }
 
@@ -131,7 +134,8 @@ fn a_bridge_of_af_xdp_follows_the_mtu() {
 
 #[test]
 fn frames_beyond_those_of_af_xdp_are_said_and_counted() {
-    let Some(bench) = Bench::new("frames_beyond_those_of_af_xdp_are_said_and_counted", "af_xdp", false) else {
+    let Some(bench) = Bench::new("frames_beyond_those_of_af_xdp_are_said_and_counted", "af_xdp", false)
+    else {
         return;
     };
     set_mtu(&bench, 9000);
@@ -158,6 +162,27 @@ fn an_interface_that_is_absent_at_the_start_is_waited_for() {
         assert!(bench.answers(LONG), "{}", daemon.text());
         end(daemon);
     }
+}
+
+/// The kernel's answers and a second bridge are said; both bridges go on.
+#[test]
+fn others_that_receive_the_same_frames_are_said() {
+    let test = "others_that_receive_the_same_frames_are_said";
+    let Some(bench) = Bench::new(test, "af_packet", false) else { return };
+    let first = bench.daemon(&file("af_packet"));
+    assert!(!first.text().contains("too"), "{}", first.text());
+    bench.middle.ip("addr add 10.99.0.1/24 dev m1");
+    let other = bench.folder.path().join("other.sock").display().to_string();
+    let mut command = bench.middle.command(env!("CARGO_BIN_EXE_txq"));
+    let mut second = Running::start(command.args(["bridge", "m0", "m1", "--socket", &other]));
+    second.wait_for_text("listening on", LONG);
+    let text = end(second);
+    for port in ["m0", "m1"] {
+        assert!(text.contains(&format!("interface \"{port}\" is bridged by another txq, too")), "{text}");
+        let told = text.contains(&format!("interface \"{port}\" has an IP address"));
+        assert_eq!(told, port == "m1", "{text}");
+    }
+    end(first);
 }
 
 #[test]
