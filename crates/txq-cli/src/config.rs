@@ -37,7 +37,7 @@ pub(crate) use check::Purpose;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
 pub(crate) use rehearse::{queued, stand_in};
-pub(crate) use replay::Replay;
+pub(crate) use replay::{Replay, Speed};
 pub(crate) use words::{Priority, Segments};
 
 /// The built-in example of `txq run`, which runs if no file is given.
