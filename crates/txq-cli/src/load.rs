@@ -227,7 +227,9 @@ mod tests {
     /// A slow sender sends each packet at its own time; a fast one batches those of a millisecond.
     #[test]
     fn a_batch_is_no_longer_than_a_millisecond() {
-        for (rate, threads, together) in [("100pps", 1, 1), ("8kpps", 1, 8), ("8kpps", 4, 2), ("1mpps", 1, 32)] {
+        for (rate, threads, together) in
+            [("100pps", 1, 1), ("8kpps", 1, 8), ("8kpps", 4, 2), ("1mpps", 1, 32)]
+        {
             let sender = config::Sender {
                 rate: rate.parse().unwrap(),
                 threads: Within::of(threads),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use txq_control::{Server, tc};
 use txq_control::socket::SocketStats;
+use txq_control::{Server, tc};
 use txq_device::forward::Meter;
 
 use super::bridge::Bridge;

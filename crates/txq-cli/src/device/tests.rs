@@ -30,7 +30,10 @@ fn opened(qdisc: &str, tc: &[&str]) -> NetDev {
 fn the_pool_holds_what_the_limits_say() {
     let netem = opened("netem delay 300ms limit 70000", &[]);
     assert!(netem.pool().buffers() > 70_000, "{:?}", netem.pool_demand());
-    let below = ["qdisc replace parent 1:1 handle 10: netem limit 40000", "qdisc replace parent 1:2 pfifo limit 40000"];
+    let below = [
+        "qdisc replace parent 1:1 handle 10: netem limit 40000",
+        "qdisc replace parent 1:2 pfifo limit 40000",
+    ];
     let prio = opened("handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", &below);
     assert!(prio.pool().buffers() > 80_000, "{:?}", prio.pool_demand());
     let bytes = opened("tbf rate 1mbit burst 10k limit 10000000", &[]);

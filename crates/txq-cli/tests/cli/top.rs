@@ -51,14 +51,16 @@ impl Place {
 
     /// Starts `txq top` on a terminal of its own; `ignored` lets it ignore SIGHUP.
     fn on_pty(&self, ignored: bool) -> (Pty, std::process::Child) {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudoterminal");
+        let ours =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudoterminal");
         grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a pseudoterminal");
         let name = ptsname(&ours, Vec::new()).expect("its name").into_string().expect("text");
         let theirs = File::options().read(true).write(true).open(name).expect("its other end");
         let copy = || Stdio::from(theirs.try_clone().expect("a descriptor"));
         // A session of its own, which has no other terminal.
         let trap = if ignored { "trap '' HUP; " } else { "" };
-        let script = format!("{trap}exec setsid {} top --name shaper --delay 100ms", env!("CARGO_BIN_EXE_txq"));
+        let script =
+            format!("{trap}exec setsid {} top --name shaper --delay 100ms", env!("CARGO_BIN_EXE_txq"));
         let mut command = Command::new("sh");
         command.args(["-c", &script]).env("XDG_RUNTIME_DIR", self.0.path()).env("TERM", "xterm");
         let child = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("sh");
