@@ -247,8 +247,8 @@ impl Live {
             let seen = if self.was_there { "back" } else { "there" };
             eprintln!("txq: interface \"{name}\" is {seen}");
             self.was_there = true;
+            // The next look says what it is by then: one that has just been made is not up yet.
             self.link = Link::Up;
-            self.tell(&name, link);
             return true;
         }
         self.tell(&name, link);
