@@ -77,7 +77,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What is wrong with the last frame of a file that ends too early.
+/// The error of the last frame of a file that ends too early.
 const TRUNCATED: &str = "the file ends within it";
 
 impl CaptureError {

@@ -34,7 +34,7 @@ pub(crate) fn stand_in(index: usize, device: &Device) -> Result<NetDev, Fault> {
     Ok(dev)
 }
 
-/// Returns how many packets the qdiscs of a device may queue, as far as their limits are counted in packets. What is wrong counts
+/// Returns how many packets the qdiscs of a device may queue, as far as their limits are counted in packets. A wrong text counts
 /// nothing.
 pub(crate) fn queued(device: &Device) -> u64 {
     let Ok(dev) = build(device, &["qdisc", "default_qdisc", "txq_qdiscs"]) else { return 0 };
