@@ -36,8 +36,8 @@ pub(crate) use bridge::of_bridge;
 pub(crate) use check::Purpose;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
-pub(crate) use rehearse::stand_in;
-pub(crate) use replay::Replay;
+pub(crate) use rehearse::{queued, stand_in};
+pub(crate) use replay::{Replay, Speed};
 pub(crate) use words::{Priority, Segments};
 
 /// The built-in example of `txq run`, which runs if no file is given.
@@ -321,7 +321,7 @@ pub(crate) struct Sender {
     /// The lengths of packets in bytes, with the link-layer header; imix is the simple Internet mix, 7 : 4 : 1 of IP packets of
     /// 40, 576 and 1500 bytes. Default: 60.
     pub(crate) packet: Lengths,
-    /// Packets in a call of xmit. Default: 32.
+    /// Packets in a call of xmit; at a rate no more than are due within a millisecond. Default: 32.
     pub(crate) batch: Within<1, 1024>,
     /// The rate of all threads together. Default: max.
     pub(crate) rate: Rate,

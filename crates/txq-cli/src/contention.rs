@@ -45,6 +45,9 @@ struct DeviceRecord {
 pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     match args.running.target() {
         Some(target) => running(args, &target),
+        None if args.running.dev.is_some() => {
+            anyhow::bail!("--dev needs a running program: name it with --name or --socket")
+        }
         None => workload(args),
     }
 }

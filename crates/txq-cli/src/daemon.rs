@@ -40,19 +40,20 @@ pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
         return out::write(config::DAEMON_EXAMPLE);
     }
     let loaded = args.config.as_deref().map(load).transpose()?;
-    serve(&args.serving, loaded, args.config.clone())
+    serve(&args.serving, loaded, args.config.clone(), args.strict)
 }
 
 /// Bridges two devices that the command line names.
 pub(crate) fn bridge(args: &BridgeArgs) -> anyhow::Result<()> {
-    serve(&args.serving, Some(config::of_bridge(args)?), None)
+    serve(&args.serving, Some(config::of_bridge(args)?), None, true)
 }
 
 fn load(path: &Path) -> anyhow::Result<Loaded> {
     config::load_and_rehearse(path, Purpose::Daemon)
 }
 
-fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyhow::Result<()> {
+/// Serves until a signal. `strict` refuses interfaces that do not exist.
+fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: bool) -> anyhow::Result<()> {
     let mut manager = Manager::of_environment();
     let signals = Signals::catch()?;
     let hangup = Arc::new(AtomicBool::new(false));
@@ -73,6 +74,9 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyho
         })
         .bind()
         .map_err(control::failed)?;
+    if let Some(loaded) = loaded.as_ref().filter(|_| strict) {
+        reload::interfaces_exist(&loaded.config.device)?;
+    }
     let mut state = State::start(loaded, meters)?;
     let server = listener.serve().map_err(control::failed)?;
     state.serve(&server)?;
@@ -93,7 +97,9 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyho
                 Err(why) => eprintln!("txq: {why}"),
             }
         }
-        state.tick();
+        if state.tick() {
+            state.serve(&server)?;
+        }
         manager.alive();
     }
     manager.stopping();

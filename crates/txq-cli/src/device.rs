@@ -10,13 +10,13 @@ use anyhow::{Context, anyhow, ensure};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::receive::Receive;
-use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_device::{AfXdp, Watch};
 
 use crate::config;
 
+mod absent;
 mod late;
 mod open;
 
@@ -37,6 +37,8 @@ pub(crate) struct Use {
     pub(crate) rated: bool,
     /// Whether the qdiscs, senders and clients may become more while the device is open.
     pub(crate) grows: bool,
+    /// Whether the device waits for an interface that does not exist or is down.
+    pub(crate) waits: bool,
     /// Whether the device receives for a bridge, too.
     pub(crate) receive: Reception,
 }
@@ -44,10 +46,8 @@ pub(crate) struct Use {
 impl Use {
     /// Returns whether an open device, `dev`, that was opened for this use serves another one, too. Its pool may grow for it.
     pub(crate) fn covers(&self, other: &Self, dev: &NetDev, config: &config::Device) -> bool {
-        // The least that a pool has.
-        let room = AfXdp::pool_config(0).room;
         self.limit == other.limit
-            && self.longest.max(room) >= other.longest
+            && dev.pool().room() >= pool(config, "", *other).room
             && self.receive == other.receive
             && (config.pool.buffers.is_some()
                 || needed_buffers(config, *other) <= dev.pool().max_buffers().into())
@@ -105,13 +105,17 @@ const POOL: (u64, u64) = (1024, 65536);
 /// and as many for AF_XDP, whose pool does not grow, as two fq_codel queue beside what the rings hold.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
 const XDP_POOL: u64 = 32768;
-/// The bound of the pool of a device that does not receive, and whose senders may become more.
-const SENDERS_POOL: u64 = 16384;
 /// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
 const MOST: u64 = 1 << 20;
 const MOST_XDP: u64 = 1 << 17;
 /// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
 pub(crate) const WHOLE: usize = 65_553;
+/// The room of AF_XDP's buffers for frames beyond the usual MTU: a page without the kernel's space in front of a frame.
+const XDP_ROOM: usize = 4096 - 256;
+/// The longest IP packet that a tunnel has room for from the start: it cannot be opened anew without losing its interface.
+const JUMBO: u32 = 9216;
+/// The length of an Ethernet header with two VLAN tags.
+pub(crate) const HEADERS: usize = 14 + 2 * 4;
 /// The threads and buffers that all devices without senders share. A command uses a buffer only while it runs.
 const MAX_WORKERS: usize = 4;
 const DUMMY_BUFFERS: u32 = 256;
@@ -188,9 +192,10 @@ pub(crate) fn added(config: &config::Device, shared: &Dummies, clients: u64) -> 
         threads: 0,
         clients,
         limit: (!has_clients).then_some(0),
-        longest: 0,
+        longest: if has_clients { longest_frame(config) } else { 0 },
         rated: true,
         grows: has_clients,
+        waits: false,
         receive: Reception::Off,
     };
     let (builder, has_pool, _) = builder(config, used)?;
@@ -208,7 +213,12 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
 /// Makes the device, starts its workers, and returns what it receives with, too.
 pub(crate) fn open(config: &config::Device, used: Use) -> anyhow::Result<Opened> {
     let (builder, _, reception) = builder(config, used)?;
-    Ok(Opened { dev: builder.start().map_err(refusal)?, reception })
+    let dev = builder.start().map_err(refusal)?;
+    if used.limit.is_none() {
+        // Without memory for more buffers, the pool stays as it is.
+        let _ = dev.fit_pool();
+    }
+    Ok(Opened { dev, reception })
 }
 
 /// Opens the interface of a device anew, which has been removed and is back, and replaces the device's driver.
@@ -283,18 +293,36 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
-/// Returns the default size of a device's pool. It is the sum of what the queues hold, so that the queues decide which packets are
+/// Returns the length of the longest frame that a device carries now, in bytes: the MTU of its interface with the headers.
+pub(crate) fn longest_frame(config: &config::Device) -> usize {
+    let tunnel = config.tap.as_ref().or(config.tun.as_ref());
+    let asked = tunnel.and_then(|tunnel| tunnel.mtu).map(|mtu| mtu.get() as u32).or(config.mtu);
+    let interface = match (&config.af_packet, &config.af_xdp, tunnel) {
+        (Some(device), ..) => Some(&device.interface),
+        (_, Some(device), _) => Some(&device.interface),
+        (.., tunnel) => tunnel.filter(|of| of.namespace.is_none()).map(|of| &of.interface),
+    };
+    let own = interface.and_then(|interface| Watch::interface(interface).ok()?.mtu());
+    let least = if tunnel.is_some() { JUMBO } else { MTU };
+    own.max(asked).unwrap_or(MTU).max(least) as usize + HEADERS
+}
+
+/// Returns the buffers that a device needs. They are the sum of what the queues hold, so that the queues decide which packets are
 /// dropped; or the senders' limits together, if they are less.
-fn default_buffers(config: &config::Device, used: Use) -> u64 {
+fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
     let txqs = config.txqs.map_or(1, |txqs| txqs.get());
     let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
-    let texts = config.qdisc.iter().chain(&config.default_qdisc).chain(config.txq_qdiscs.values());
-    let limit = texts.flat_map(|text| limits(text)).max().unwrap_or(0).max(default);
-    let queues = txqs.saturating_mul(limit.saturating_add(RING + BURST));
+    let queued = config::queued(config).max(txqs.saturating_mul(default));
+    let queues = queued.saturating_add(txqs.saturating_mul(RING + BURST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
     // Each thread's stock, and the batch that the thread is filling.
+    needed.saturating_add((used.threads + 1) * 2 * STOCK)
+}
+
+/// Returns the first size of a device's pool, which grows to what the device needs.
+fn default_buffers(config: &config::Device, used: Use) -> u64 {
     let bounds = if used.receive == Reception::Whole { WHOLE_POOL } else { POOL };
-    let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(bounds.0, bounds.1);
+    let needed = wanted_buffers(config, used).clamp(bounds.0, bounds.1);
     if config.af_xdp.is_some() && used.receive != Reception::Off { needed.max(XDP_POOL) } else { needed }
 }
 
@@ -323,17 +351,20 @@ fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
     let most = match used.receive {
         _ if xdp || config.pool.buffers.is_some() => 0,
         Reception::Whole => WHOLE_POOL.1,
-        Reception::Cut => POOL.1,
-        Reception::Off if used.grows => SENDERS_POOL,
-        Reception::Off => 0,
+        Reception::Off if !used.grows => wanted_buffers(config, used),
+        Reception::Cut | Reception::Off => POOL.1.max(wanted_buffers(config, used)),
     };
     let max =
         if most == 0 { 0 } else { most.max(now).saturating_add(used.clients).min(most_buffers(config)) };
+    let room = match standard.room.max(longest) {
+        room if xdp && receives && room > standard.room => XDP_ROOM,
+        room => room,
+    };
     PoolConfig {
         name: name.to_owned(),
         buffers: config.pool.buffers.map_or(now, |buffers| buffers.get()) as u32,
         max_buffers: max as u32,
-        room: config.pool.room.map_or(standard.room.max(longest), |room| room.size()),
+        room: config.pool.room.map_or(room, |room| room.size()),
         backing: config.pool.backing,
         free: config.pool.free,
         defer_max: config.pool.defer_max.map_or(standard.defer_max, |packets| packets.get() as u32),
@@ -349,10 +380,5 @@ pub(crate) fn most_buffers(config: &config::Device) -> u64 {
     config.pool.buffers.map_or(most, |buffers| buffers.get())
 }
 
-/// Returns the numbers after each word `limit` in a qdisc's text.
-fn limits(qdisc: &str) -> impl Iterator<Item = u64> + '_ {
-    let words = qdisc.split_whitespace();
-    let pairs = words.clone().zip(words.skip(1));
-    let sizes = pairs.filter(|(word, _)| *word == "limit").flat_map(|(_, size)| size.parse::<tc::Size>());
-    sizes.map(|size| size.0.into())
-}
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
         None if args.since_start => {
             bail!("--since-start needs a running program: name it with --name or --socket")
         }
+        None if args.running.dev.is_some() => {
+            bail!("--dev needs a running program: name it with --name or --socket")
+        }
         None => workload(args),
     }
 }

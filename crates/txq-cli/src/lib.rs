@@ -21,6 +21,10 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+#[path = "common/closed.rs"]
+mod closed;
+
 mod added;
 mod args;
 mod check;

@@ -8,6 +8,9 @@ use crate::frames::{self, Common, Target};
 use crate::pump::{Count, Frame, Source};
 use crate::report::Asked;
 
+/// The longest time between a packet's own time and that of its batch, in seconds.
+const SPREAD: f64 = 0.001;
+
 /// One thread's part of a `[[sender]]`.
 pub(crate) struct Load {
     flows: usize,
@@ -33,14 +36,18 @@ impl Load {
     /// Makes the part of the sender's thread `index`; `number` is the thread's number among all threads of the run;
     /// `target` is what its packets are.
     pub(crate) fn new(sender: &config::Sender, index: u64, number: u16, target: Target) -> Self {
-        let (threads, batch) = (sender.threads.get(), sender.batch.get());
+        let threads = sender.threads.get();
         let lengths = sender.packet.on(target.link());
         let dscp = sender.dscp.get() as u8;
         let common = Common { target, to: sender.to, dscp };
         let lengths_of = |flow| lengths.iter().map(move |&len| (flow, len));
         let headers = (0..sender.flows.get()).flat_map(lengths_of);
         let heads = headers.map(|(flow, len)| frames::header(&common, number, flow as u32, len)).collect();
-        let period = pps(sender.rate, mean(&lengths)).map(|pps| {
+        let rate = pps(sender.rate, mean(&lengths));
+        // As many as are due within SPREAD at most.
+        let due = rate.map_or(u64::MAX, |pps| (pps / threads as f64 * SPREAD) as u64);
+        let batch = sender.batch.get().min(due).max(1);
+        let period = rate.map(|pps| {
             let batches = batch as f64 * 1e9 / pps;
             (batches * threads as f64, batches * index as f64)
         });
@@ -215,6 +222,23 @@ mod tests {
         }
         let asked = asked(&sender, Link::Ip);
         assert_eq!(asked.bps.map(f64::round), Some(100e6));
+    }
+
+    /// A slow sender sends each packet at its own time; a fast one batches those of a millisecond.
+    #[test]
+    fn a_batch_is_no_longer_than_a_millisecond() {
+        for (rate, threads, together) in
+            [("100pps", 1, 1), ("8kpps", 1, 8), ("8kpps", 4, 2), ("1mpps", 1, 32)]
+        {
+            let sender = config::Sender {
+                rate: rate.parse().unwrap(),
+                threads: Within::of(threads),
+                ..config::Sender::default()
+            };
+            let mut load = Load::new(&sender, 0, 0, Target::Link(Link::Ethernet));
+            let due: Vec<u64> = (0..100).map(|_| load.next().unwrap().due).collect();
+            assert_eq!(due.iter().filter(|&&due| due == 0).count(), together, "{rate}");
+        }
     }
 
     /// Batches whose times are not whole nanoseconds: the count agrees with the frames to the nanosecond.

@@ -1,8 +1,12 @@
 //! `txq ls`: the running programs that serve commands.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::common::out;
+use anyhow::{anyhow, ensure};
 use serde_json::json;
 use txq_control::{Program, State, list, list_folder, probe};
 
@@ -19,7 +23,14 @@ pub(crate) fn ls(args: &LsArgs) -> anyhow::Result<()> {
     for path in &args.paths {
         match path.is_dir() {
             true => found.extend(list_folder(path, time).map_err(failed)?),
-            false => found.push(probe(path, time)),
+            false => {
+                let file = fs::symlink_metadata(path).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => anyhow!("{}: there is no such socket", path.display()),
+                    _ => anyhow!("{}: {error}", path.display()),
+                })?;
+                ensure!(file.file_type().is_socket(), "{}: it is no socket", path.display());
+                found.push(probe(path, time));
+            }
         }
     }
     if args.json {

@@ -8,6 +8,7 @@ mod file;
 mod tape;
 
 use std::fs;
+use std::time::Duration;
 
 use crate::common::rate::Rate;
 use crate::common::within::Within;
@@ -32,8 +33,12 @@ pub(crate) const LIMIT: u64 = 128;
 
 /// Sends a capture and prints the report.
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
+    ensure!(
+        args.rate == Rate::Recorded || args.speed.is_none() && args.max_gap.is_none(),
+        "--speed and --max-gap are for --rate recorded"
+    );
     let capture = Capture::open(&args.file)?;
-    let recording = Recording::of(&capture)?;
+    let recording = Recording::of_torn(&capture)?;
     if let Some(warning) = recording.warning(&args.file).filter(|_| !args.output.quiet) {
         eprintln!("txq: {warning}");
     }
@@ -57,6 +62,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let limit = (args.rate == Rate::Max).then_some(LIMIT);
     let used = Use {
         grows: false,
+        waits: false,
         clients: 0,
         threads,
         limit: limit.map(|limit| limit * threads),
@@ -64,7 +70,12 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         rated: limit.is_none(),
         receive: Reception::Off,
     };
-    let schedule = schedule(&recording, args.rate, 1.0);
+    let schedule = schedule(
+        &recording,
+        args.rate,
+        args.speed.map_or(1.0, |speed| speed.0),
+        args.max_gap.map(|gap| gap.0),
+    );
     let device = Device {
         dev: device::start(&config, used)?,
         discipline: args.discipline.unwrap_or_default(),
@@ -118,8 +129,16 @@ pub(crate) fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     dealt
 }
 
-/// Returns the time of each frame; `None` at max. A recorded pace is `speed` times as fast.
-pub(crate) fn schedule(recording: &Recording<'_>, rate: Rate, speed: f64) -> Option<Schedule> {
+/// The longest gap between two frames that a recorded pace keeps, unless the user says another one.
+pub(crate) const MAX_GAP: Duration = Duration::from_secs(60);
+
+/// Returns the time of each frame; `None` at max. A recorded pace is `speed` times as fast, and keeps gaps of up to `max_gap`.
+pub(crate) fn schedule(
+    recording: &Recording<'_>,
+    rate: Rate,
+    speed: f64,
+    max_gap: Option<Duration>,
+) -> Option<Schedule> {
     let mut sum = 0.0;
     let mut running = |cost: &dyn Fn(usize) -> f64| {
         let due = recording.frames().map(|frame| {
@@ -135,8 +154,14 @@ pub(crate) fn schedule(recording: &Recording<'_>, rate: Rate, speed: f64) -> Opt
         Rate::Packets(pps) => Some(running(&|_| 1e9 / pps)),
         Rate::Bits(bits) => Some(running(&|len| len as f64 * 8e9 / bits)),
         Rate::Recorded => {
-            let due = recording.times().map(|at| at as f64 / speed).collect();
-            Some(Schedule::new(due, recording.pass() / speed))
+            let max_gap = max_gap.unwrap_or(MAX_GAP);
+            let (due, pass, bounded) = recording.paced(max_gap.as_nanos().try_into().unwrap_or(u64::MAX));
+            if bounded > 0 {
+                eprintln!(
+                    "txq: {bounded} gaps between frames are longer than {max_gap:?}, or negative: max-gap bounds them"
+                );
+            }
+            Some(Schedule::new(due.into_iter().map(|at| at as f64 / speed).collect(), pass / speed))
         }
     }
 }

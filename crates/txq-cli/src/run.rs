@@ -97,6 +97,7 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
     let limits = users().map(|sender| limit(sender).map(|limit| limit.saturating_mul(sender.threads.get())));
     let used = Use {
         grows: false,
+        waits: false,
         clients: 0,
         threads: users().map(|sender| sender.threads.get()).sum(),
         limit: limits.sum(),

@@ -26,7 +26,16 @@ pub(crate) fn trace(args: &TraceArgs) -> anyhow::Result<()> {
         bail!("{error}");
     }
     let signals = Signals::catch()?;
-    let mut tracing = control::connect(&args.target)?.trace(&options).map_err(control::failed)?;
+    let mut client = control::connect(&args.target)?;
+    if let Some(txq) = args.txq {
+        let devices = client.info().map_err(control::failed)?.devices;
+        let named = devices.iter().filter(|dev| args.dev.as_ref().is_none_or(|name| *name == dev.name));
+        let most = named.map(|dev| u64::from(dev.numtxqueues)).max();
+        if let Some(most) = most.filter(|most| txq.get() >= *most) {
+            bail!("--txq {txq}: there are {most} txqs at most: use 0 to {}", most - 1);
+        }
+    }
+    let mut tracing = client.trace(&options).map_err(control::failed)?;
     let mut output = Output::open(args, &tracing)?;
     let names: Vec<_> = tracing.devices().iter().map(|dev| dev.name.as_str()).collect();
     eprintln!("txq: tracing {}; Ctrl-C ends", names.join(", "));

@@ -65,7 +65,7 @@ fn line(dev: &NetDev) -> String {
     let info = dev.info();
     let qdiscs = dev.qdiscs(Default::default());
     let qdisc = qdiscs.first().map_or("noqueue", |info| &info.kind);
-    format!("{}: mtu {} numtxqueues {} qdisc {qdisc}\n", info.name, info.mtu, info.txqs)
+    format!("{}: mtu {} numtxqueues {} qdisc {qdisc}\n", info.name, dev.mtu(), info.txqs)
 }
 
 impl Command {

@@ -40,7 +40,7 @@ impl InfoDevice {
         let root = dev.qdiscs(Default::default()).into_iter().next();
         Self {
             name: info.name.clone(),
-            mtu: info.mtu,
+            mtu: dev.mtu(),
             numtxqueues: info.txqs,
             qdisc: root.map_or_else(|| "noqueue".to_owned(), |root| root.kind),
         }

@@ -27,19 +27,22 @@ pub struct Socket {
     /// The socket's file, to remove no other one.
     file: Metadata,
     process: u32,
-    /// Released last.
+    /// Released when the socket is removed.
     _lock: Lock,
+    /// Removed last.
+    _folders: Folders,
 }
 
 impl Socket {
-    /// Listens. Creates the folder, and removes the socket of a process that died.
+    /// Listens. Creates the folder, which it removes at the end if it is empty then (the runtime folder stays), and removes the socket of
+    /// a process that died.
     ///
     /// # Errors
     /// [`Error::InUse`] if another server listens there; [`Error::Socket`] if a file that is not a socket is there, or if the
     /// system refuses; [`Error::Name`] for a name that none can have.
     pub fn open(place: &Place, access: Access) -> Result<Self, Error> {
         let path = place.path()?;
-        make_folder(&path, matches!(place, Place::Name(_)))?;
+        let folders = make_folder(&path, matches!(place, Place::Name(_)))?;
         let lock = Lock::take(&path)?;
         // The lock was free, so no process listens on an old socket. Anything but a socket stays.
         match fs::symlink_metadata(&path) {
@@ -54,8 +57,15 @@ impl Socket {
         }
         let socket = bound(&path, access).map_err(Error::socket(&path, "cannot listen"))?;
         let file = fs::symlink_metadata(&path).map_err(Error::socket(&path, "cannot listen"))?;
-        let socket =
-            Self { path: path.into_owned(), access, socket, file, process: process::id(), _lock: lock };
+        let socket = Self {
+            path: path.into_owned(),
+            access,
+            socket,
+            file,
+            process: process::id(),
+            _lock: lock,
+            _folders: folders,
+        };
         socket.permit(access).map_err(Error::socket(&socket.path, "its permissions cannot be set"))?;
         Ok(socket)
     }
@@ -120,8 +130,15 @@ fn bound(path: &Path, access: Access) -> io::Result<UnixListener> {
 /// # Errors
 /// [`Error::Socket`] if the runtime folder belongs to another user, or other users may write to it: they could replace the
 /// socket.
-fn make_folder(path: &Path, named: bool) -> Result<(), Error> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+fn make_folder(path: &Path, named: bool) -> Result<Folders, Error> {
+    let mut folders = Folders { process: process::id(), made: Vec::new() };
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(folders);
+    };
+    if !named {
+        let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        folders.made = folder.ancestors().take_while(is_new).map(Path::to_owned).collect();
+    }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(Error::socket(path, "its folder cannot be made"))?;
     if named {
@@ -132,7 +149,23 @@ fn make_folder(path: &Path, named: bool) -> Result<(), Error> {
             return Err(Error::socket(path, "other users may write to its folder")(denied));
         }
     }
-    Ok(())
+    Ok(folders)
+}
+
+/// The folders that a socket has created, the innermost first. Dropping it removes those that are empty.
+#[derive(Debug)]
+struct Folders {
+    process: u32,
+    made: Vec<PathBuf>,
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        if self.process == process::id() {
+            // One that holds a file stays, and those around it.
+            let _ = self.made.iter().try_for_each(fs::remove_dir);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +201,20 @@ mod tests {
         // A socket without a listener is replaced, and the lock file is gone with its server.
         drop(Socket::open(&place, Access::Everyone).unwrap());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Folders that the socket made go with it; those that were there stay, and one that holds another file.
+    #[test]
+    fn folders_go_with_the_socket_that_made_them() {
+        let folder = folder("made");
+        let socket = Socket::open(&Place::from(folder.join("a/b/s")), Access::Owner).unwrap();
+        drop(socket);
+        assert!(folder.exists() && !folder.join("a").exists());
+        let socket = Socket::open(&Place::from(folder.join("a/b/s")), Access::Owner).unwrap();
+        fs::write(folder.join("a/other"), "").unwrap();
+        drop(socket);
+        assert!(folder.join("a/other").exists() && !folder.join("a/b").exists());
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -61,7 +61,7 @@ fn of_machinery(dev: &NetDev, counters: &mut Vec<(String, u64)>) {
     let pool = dev.pool();
     let own = [
         ("active", dev.is_active().into()),
-        ("mtu", dev.info().mtu.into()),
+        ("mtu", dev.mtu().into()),
         ("pool_buffers", pool.buffers().into()),
         ("pool_max_buffers", pool.max_buffers().into()),
         ("pool_backlog", pool.backlog()),

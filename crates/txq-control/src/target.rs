@@ -60,6 +60,17 @@ impl Target {
         }
     }
 
+    /// Grows a device's pool to what its qdiscs may queue; returns a warning if senders may find no buffer before the qdiscs are full.
+    pub(crate) fn fit_pool(&self) -> Option<String> {
+        let Self::Dev(dev) = self else { return None };
+        let (demand, why) = match dev.fit_pool() {
+            Ok(demand) => (demand, String::new()),
+            Err(error) => (dev.pool_demand(), format!(" ({error})")),
+        };
+        let matters = demand.is_short() && !dev.stats().senders.is_empty();
+        matters.then(|| format!("txq: {demand}{why}"))
+    }
+
     /// Executes a command in tc's words; returns tc's warnings.
     pub(crate) fn tc(&self, command: &str) -> Result<Vec<String>> {
         match self {

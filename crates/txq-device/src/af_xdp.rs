@@ -81,7 +81,7 @@
 //!
 //! | event | the packet |
 //! |---|---|
-//! | longer than the MTU at the time of `open` plus a header, or than a buffer; GSO | is dropped: [`DropReason::PktTooBig`] |
+//! | longer than the present MTU plus a header, or than a buffer; GSO | is dropped: [`DropReason::PktTooBig`] |
 //! | shorter than an Ethernet header | is dropped: [`DropReason::HdrTrunc`] |
 //! | the interface is down (`ENETDOWN`) | waits in the ring and the qdisc; tried again each 10 ms, until it is up |
 //! | the interface has lost its carrier (`EBUSY`) | the same, but the first one is dropped by the interface |

@@ -41,10 +41,10 @@ pub enum CaptureError {
         /// What the file is instead, as the end of a sentence.
         what: String,
     },
-    /// The frames begin neither with an Ethernet header nor with an IP header.
+    /// The frames begin neither with an Ethernet header nor with an IP header or Linux's cooked one.
     #[error(
-        "capture \"{name}\", {place}: link type {linktype}, not Ethernet (1) or IP (101): capture on an Ethernet interface \
-         or a tunnel (not on \"any\")"
+        "capture \"{name}\", {place}: link type {linktype}, not Ethernet (1), IP (101) or Linux cooked (113, 276): \
+         capture on an Ethernet interface, a tunnel or \"any\""
     )]
     LinkType {
         /// The file.
@@ -75,6 +75,17 @@ pub struct Place {
     pub frame: u64,
     /// Offset of its record in the file, in bytes.
     pub offset: u64,
+}
+
+/// The error of the last frame of a file that ends too early.
+const TRUNCATED: &str = "the file ends within it";
+
+impl CaptureError {
+    /// Returns whether the file ends within a frame, as that of a capture which was killed or whose disk was full. The frames before
+    /// it are whole.
+    pub fn is_truncated(&self) -> bool {
+        matches!(self, Self::Damaged { what, .. } if what == TRUNCATED)
+    }
 }
 
 impl fmt::Display for Place {
@@ -160,7 +171,7 @@ impl Capture {
     /// Returns an iterator over its frames. It ends after an error.
     pub fn frames(&self) -> Frames<'_> {
         let reader = self.reader().expect("checked when the capture was made");
-        Frames { capture: self, reader: Some(reader), frame: 0, first: None, last: 0 }
+        Frames { capture: self, reader: Some(reader), frame: 0, first: None, last: 0, skipped: 0 }
     }
 
     /// Counts the frames.
@@ -210,7 +221,7 @@ impl Capture {
             Wrong::Field(what) if place.frame == 0 => {
                 CaptureError::NotACapture { name, what: format!("has a damaged header ({what})") }
             }
-            Wrong::Cut => CaptureError::Damaged { name, place, what: "the file ends within it".into() },
+            Wrong::Cut => CaptureError::Damaged { name, place, what: TRUNCATED.into() },
             Wrong::Field(what) => CaptureError::Damaged { name, place, what },
         }
     }
@@ -265,18 +276,48 @@ impl From<PcapError> for Wrong {
 struct Raw<'a> {
     /// Nanoseconds since 1970, if the frame has a time.
     time: Option<i128>,
-    link: Link,
+    begin: Begin,
     data: &'a [u8],
     wire_len: u32,
 }
 
+/// What the frames of a link type begin with.
+#[derive(Clone, Copy)]
+enum Begin {
+    Link(Link),
+    /// A header of this length that Linux writes instead of the link layer's, and where it has the protocol.
+    Cooked {
+        protocol: usize,
+        len: usize,
+    },
+}
+
+impl<'a> Raw<'a> {
+    /// Returns the link and the bytes of the frame or, behind a cooked header, of its IP packet, and the length on the wire; `None` if
+    /// there is another packet behind it.
+    fn open(&self) -> Option<(Link, &'a [u8], u32)> {
+        match self.begin {
+            Begin::Link(link) => Some((link, self.data, self.wire_len)),
+            Begin::Cooked { protocol, len } => match self.data.get(protocol..protocol + 2)? {
+                [0x08, 0x00] | [0x86, 0xdd] => {
+                    Some((Link::Ip, self.data.get(len..)?, self.wire_len.saturating_sub(len as u32)))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
 /// Returns what frames of a link type begin with (tcpdump.org/linktypes.html).
-fn link_of(linktype: DataLink) -> Result<Link, Wrong> {
+fn begin_of(linktype: DataLink) -> Result<Begin, Wrong> {
     // The upper half says whether frames end with their check sequence; it is no part of the type.
     match u32::from(linktype) & 0xffff {
-        1 => Ok(Link::Ethernet),
+        1 => Ok(Begin::Link(Link::Ethernet)),
         // LINKTYPE_RAW, its older numbers (DLT_RAW of several systems), LINKTYPE_IPV4 and LINKTYPE_IPV6.
-        101 | 12 | 14 | 228 | 229 => Ok(Link::Ip),
+        101 | 12 | 14 | 228 | 229 => Ok(Begin::Link(Link::Ip)),
+        // LINKTYPE_LINUX_SLL and LINKTYPE_LINUX_SLL2, of captures on "any".
+        113 => Ok(Begin::Cooked { protocol: 14, len: 16 }),
+        276 => Ok(Begin::Cooked { protocol: 0, len: 20 }),
         other => Err(Wrong::LinkType(other)),
     }
 }
@@ -290,6 +331,15 @@ pub struct Frames<'a> {
     /// Nanoseconds from 1970 to the first frame.
     first: Option<i128>,
     last: Nanos,
+    skipped: u64,
+}
+
+impl Frames<'_> {
+    /// Returns the number of frames so far that were left out: those behind a cooked header that are no IP packets, as ARP's. They have
+    /// no link-layer header to send them with.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
 }
 
 impl fmt::Debug for Frames<'_> {
@@ -302,25 +352,32 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, CaptureError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let reader = self.reader.as_mut()?;
-        let offset = (self.capture.bytes.len() - reader.rest()) as u64;
-        self.frame += 1;
-        match reader.next() {
-            Ok(Some(Raw { time, link, data, wire_len })) => {
-                // A frame without a time gets the time of the frame before.
-                if let Some(time) = time {
-                    let first = *self.first.get_or_insert(time);
-                    self.last = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);
+        loop {
+            let reader = self.reader.as_mut()?;
+            let offset = (self.capture.bytes.len() - reader.rest()) as u64;
+            self.frame += 1;
+            match reader.next() {
+                Ok(Some(raw)) => {
+                    // A frame without a time gets the time of the frame before.
+                    if let Some(time) = raw.time {
+                        let first = *self.first.get_or_insert(time);
+                        self.last = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);
+                    }
+                    match raw.open() {
+                        Some((link, data, wire_len)) => {
+                            return Some(Ok(Frame { at: self.last, link, data, wire_len }));
+                        }
+                        None => self.skipped += 1,
+                    }
                 }
-                Some(Ok(Frame { at: self.last, link, data, wire_len }))
-            }
-            Ok(None) => {
-                self.reader = None;
-                None
-            }
-            Err(wrong) => {
-                self.reader = None;
-                Some(Err(self.capture.error(Place { frame: self.frame, offset }, wrong)))
+                Ok(None) => {
+                    self.reader = None;
+                    return None;
+                }
+                Err(wrong) => {
+                    self.reader = None;
+                    return Some(Err(self.capture.error(Place { frame: self.frame, offset }, wrong)));
+                }
             }
         }
     }

@@ -40,7 +40,7 @@
 //! | [`horizon`](Udp::horizon) | | 10 s with `txtime`, else 0 | how early a packet may be handed down |
 //! | [`dont_fragment`](Udp::dont_fragment) | | false | whether a datagram longer than the path's MTU is dropped, instead of sent in fragments |
 //! | [`send_buffer`](Udp::send_buffer) | bytes | `net.core.wmem_default` | the socket's send buffer |
-//! | [`receive_buffer`](Udp::receive_buffer) | bytes | `net.core.rmem_default` | the socket's receive buffer |
+//! | [`receive_buffer`](Udp::receive_buffer) | bytes | 4 MiB, with CAP_NET_ADMIN or as far as `net.core.rmem_max` allows | the socket's receive buffer, of [`Udp::bind`] and [`Udp::connect`]. Datagrams that find it full are counted in [`RxStats::missed`](txq::receive::RxStats::missed) |
 //!
 //! All txqs share one socket: the kernel takes no lock of the socket to send, and a second socket on the same port
 //! (`SO_REUSEPORT`) would get half of the datagrams that come in. A program that wants a socket a txq, and receives from all of
@@ -112,6 +112,17 @@ use transmit::Tx;
 /// How far in the future the kernel's fq accepts a departure time (`horizon`).
 const HORIZON: Duration = Duration::from_secs(10);
 
+/// The receive buffer of a socket that the device opens, in bytes: several bursts of 64 KiB, while the receiving thread waits for a
+/// CPU.
+const RECEIVE_BUFFER: libc::c_int = 4 << 20;
+
+/// Opens a socket. Without the permission for a large buffer it has what the kernel allows.
+fn opened(local: impl ToSocketAddrs) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(local)?;
+    sys::set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    Ok(socket)
+}
+
 /// The device.
 #[derive(Debug, Clone)]
 pub struct Udp {
@@ -134,7 +145,7 @@ impl Udp {
     /// # Errors
     /// When the address is not the machine's, or the port is taken.
     pub fn bind(local: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::from_socket(UdpSocket::bind(local)?)
+        Self::from_socket(opened(local)?)
     }
 
     /// Opens a socket on `local` that is connected to `remote`, and receives from nowhere else. It still sends packets with another
@@ -143,7 +154,7 @@ impl Udp {
     /// # Errors
     /// As [`bind`](Udp::bind), or when there is no route to `remote`.
     pub fn connect(local: impl ToSocketAddrs, remote: impl ToSocketAddrs) -> io::Result<Self> {
-        let socket = UdpSocket::bind(local)?;
+        let socket = opened(local)?;
         socket.connect(remote)?;
         Self::from_socket(socket)
     }

@@ -62,6 +62,9 @@ pub(crate) struct DaemonArgs {
     /// A TOML file of devices, bridges and senders, which `txq reload` and SIGHUP read again
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// End with an error if an interface of the file does not exist, instead of waiting for it
+    #[arg(long, requires = "config")]
+    pub(crate) strict: bool,
     /// Print an example of a file with all keys of bridges, and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_example: bool,

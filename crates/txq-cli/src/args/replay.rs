@@ -8,12 +8,14 @@ use crate::common::within::{Threads, Txqs, Within};
 use txq::Discipline;
 
 use super::Output;
+use crate::config::Speed;
 use crate::xps::Xps;
 
 pub(super) const REPLAY_EXAMPLES: &str = "\
 Examples:
   txq replay traffic.pcap                        to nowhere, as fast as possible: what the path costs
   txq replay traffic.pcapng --dev eth0 --rate recorded
+  txq replay traffic.pcapng --dev eth0 --rate recorded --speed 10 --max-gap 1s
   txq replay traffic.pcap --dev eth0 --threads 4 --txqs 2 --xps 1:2 --rate 20kpps --loop 0 --duration 60s
   txq replay traffic.pcap --dev pcap:out.pcap --qdisc 'pfifo limit 100' --rate 1gbit
   txq replay traffic.pcap --dev af_xdp:eth0 --txqs 4 --qdisc mq --default-qdisc fq
@@ -21,7 +23,7 @@ Examples:
   txq replay traffic.pcap --dev udp:192.0.2.1:4789 --qdisc 'cake bandwidth 20mbit'
 
 Frames of an Ethernet capture need an Ethernet device, IP packets one of IP; null, pcap and udp take both. Over udp each
-frame is the payload of a datagram.
+frame is the payload of a datagram. Of a capture on \"any\" (Linux cooked) the IP packets are sent, as IP packets.
 
 A rated replay offers each frame at its time, whatever the device does: what is too much, the qdisc drops, and a frame that
 finds no buffer (--buffers) is refused. The report has offered, refused and sent, each with its count and rate. A replay at
@@ -53,9 +55,16 @@ pub(crate) struct ReplayArgs {
     /// The enqueue discipline: combine, llist, lockless, busylock or spinlock
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<Discipline>,
-    /// The rate of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
+    /// The rate of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max. A [[replay]] of a daemon's file is recorded by
+    /// default, since it shares its device
     #[arg(long, default_value = "max")]
     pub(crate) rate: Rate,
+    /// With --rate recorded: how many times as fast, 0.001 to 1000
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) speed: Option<Speed>,
+    /// With --rate recorded: the longest gap between two frames; a longer one, as of a clock that was set, is cut to it [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_gap: Option<Span>,
     /// How many times to send the file; 0 repeats it without end
     #[arg(long = "loop", value_name = "N", default_value = "1")]
     pub(crate) passes: Within<0, { u64::MAX }>,

@@ -40,7 +40,14 @@ pub fn tell(program: &str, error: &anyhow::Error) -> ExitCode {
     if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_closed) {
         return ExitCode::from(CLOSED_PIPE);
     }
-    let refused = error.chain().any(|cause| cause.is::<Refused>());
+    let is_full = |cause: &io::Error| {
+        matches!(
+            cause.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        )
+    };
+    let refused =
+        error.chain().any(|cause| cause.is::<Refused>() || cause.downcast_ref().is_some_and(is_full));
     eprintln!("{program}: {}", line(error));
     ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
 }

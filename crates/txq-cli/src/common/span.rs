@@ -25,7 +25,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             format!(
-                "time \"{text}\" {why}: use a number above zero with s, ms, us or ns, such as 5s or 300ms"
+                "time \"{text}\" {why}: use a number above zero with h, m, s, ms, us or ns, such as 5s or 300ms"
             )
         };
         if is_negative(text) {
@@ -35,11 +35,17 @@ impl FromStr for Span {
         if text.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong("has no unit"));
         }
-        let nanos: tc::Nanos = text.parse().map_err(|_| wrong("is none"))?;
+        // tc has no unit beyond a second.
+        let (number, factor) = match (text.strip_suffix('h'), text.strip_suffix('m')) {
+            (Some(hours), _) => (format!("{}s", hours.trim_end()), 3600),
+            (_, Some(minutes)) => (format!("{}s", minutes.trim_end()), 60),
+            _ => (text.to_owned(), 1),
+        };
+        let nanos: tc::Nanos = number.parse().map_err(|_| wrong("is none"))?;
         if nanos.0 == 0 {
             return Err(wrong("is not above zero"));
         }
-        Ok(Self(Duration::from_nanos(nanos.0)))
+        Ok(Self(Duration::from_nanos(nanos.0.saturating_mul(factor))))
     }
 }
 
@@ -77,7 +83,9 @@ mod tests {
     fn spans_are_read() {
         assert_eq!("300ms".parse(), Ok(Span(Duration::from_millis(300))));
         assert_eq!("1.5s".parse(), Ok(Span(Duration::from_millis(1500))));
-        for text in ["", "5", "0s", "-1s", "5 parsecs"] {
+        assert_eq!("5m".parse(), Ok(Span(Duration::from_secs(300))));
+        assert_eq!("1.5h".parse(), Ok(Span(Duration::from_secs(5400))));
+        for text in ["", "h", "m", "0h", "5hs", "5", "0s", "-1s", "5 parsecs"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
         for text in ["-1s", "-5", "-.5ms"] {

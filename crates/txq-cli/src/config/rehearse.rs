@@ -34,6 +34,14 @@ pub(crate) fn stand_in(index: usize, device: &Device) -> Result<NetDev, Fault> {
     Ok(dev)
 }
 
+/// Returns how many packets the qdiscs of a device may queue, as far as their limits are counted in packets. A wrong text counts
+/// nothing.
+pub(crate) fn queued(device: &Device) -> u64 {
+    let Ok(dev) = build(device, &["qdisc", "default_qdisc", "txq_qdiscs"]) else { return 0 };
+    device.tc.iter().for_each(|command| drop(tc::apply(&dev, command)));
+    dev.pool_demand().queued
+}
+
 /// Builds a device with the qdiscs of these keys; returns why not in a line.
 fn build(device: &Device, keys: &[&str]) -> Result<NetDev, String> {
     let txqs = device.txqs.map_or(1, |txqs| txqs.get() as u16);

@@ -1,9 +1,11 @@
 //! A `[[replay]]` of a daemon's file: its keys, and their values as the threads need them.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::common::rate::Rate;
+use crate::common::span::Span;
 use crate::common::within::{Threads, Within};
 use crate::described;
 use schemars::JsonSchema;
@@ -31,6 +33,8 @@ pub(crate) struct Replay {
     pub(crate) rate: Rate,
     /// With rate = "recorded": how many times as fast as recorded. Default: 1.0.
     pub(crate) speed: Option<Speed>,
+    /// With rate = "recorded": the longest gap between two frames; longer ones are cut to it. Default: 60s.
+    pub(crate) max_gap: Option<Span>,
     /// How many times to send the file; 0 repeats it without end. Default: 1.
     #[serde(default = "once", rename = "loop")]
     pub(crate) passes: Within<0, { i64::MAX as u64 }>,
@@ -92,13 +96,26 @@ impl Speed {
     const HIGHEST: f64 = 1000.0;
 }
 
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("speed \"{text}\" is no number")).and_then(Self::of)
+    }
+}
+
+impl Speed {
+    fn of(value: f64) -> Result<Self, String> {
+        match (Self::LOWEST..=Self::HIGHEST).contains(&value) {
+            true => Ok(Self(value)),
+            false => Err(format!("speed {value}: use {} to {}", Self::LOWEST, Self::HIGHEST)),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Speed {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = f64::deserialize(from)?;
-        if (Self::LOWEST..=Self::HIGHEST).contains(&value) {
-            return Ok(Self(value));
-        }
-        Err(D::Error::custom(format!("speed {value}: use {} to {}", Self::LOWEST, Self::HIGHEST)))
+        Self::of(f64::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

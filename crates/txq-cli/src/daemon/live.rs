@@ -1,12 +1,13 @@
 //! An open device of the daemon, and the watch of its interface.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use txq::NetDev;
 use txq::receive::Receive;
 use txq_control::tc;
 use txq_device::Watch;
-use txq_device::watch::State as Link;
+use txq_device::watch::{Claim, State as Link};
 
 use super::socket;
 use crate::config::{self, Config, Segments};
@@ -29,8 +30,24 @@ pub(super) struct Live {
     /// What the last look at the interface found.
     index: Option<u32>,
     link: Link,
+    /// Whether it has existed.
+    was_there: bool,
+    /// Tells other bridges of this one.
+    claim: Option<Claim>,
+    /// Whether the pool was said to be too small for the qdiscs.
+    short: AtomicBool,
+    mtu: Option<u32>,
     /// Why the interface could not be opened again, as it was last said.
     refused: Option<String>,
+}
+
+/// What a look at an interface has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Whether the device has new receivers.
+    pub(super) receivers: bool,
+    /// Whether the interface has another MTU.
+    pub(super) mtu: bool,
 }
 
 /// Returns the use of device `number` of a file.
@@ -40,6 +57,15 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         config.bridge.iter().find(|bridge| bridge.devices.iter().any(|end| Some(end) == name.as_ref()));
     let senders = || config.sender.iter().filter(|sender| sender.device == *name);
     let replays = || config.replay.iter().filter(|replay| replay.device == *name);
+    // A device sends what the other end of its bridge receives, and what its clients write.
+    let ends = || {
+        let on_bridge = |device: &&config::Device| {
+            bridge.is_some_and(|bridge| bridge.devices.iter().any(|end| Some(end) == device.name.as_ref()))
+        };
+        config.device.iter().filter(on_bridge)
+    };
+    let has_clients = config.socket.iter().any(|socket| socket.device == *name);
+    let hosts = || config.device.get(number).filter(|_| has_clients).into_iter();
     let clients = config.socket.iter().filter(|socket| socket.device == *name).map(socket::buffers);
     let txqs = bridge.map_or(0, |_| config.device[number].txqs.map_or(1, |txqs| txqs.get()));
     Use {
@@ -51,10 +77,12 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         longest: senders()
             .map(|sender| sender.packet.longest())
             .chain(replays().map(|replay| replay.longest()))
+            .chain(ends().chain(hosts()).map(device::longest_frame))
             .max()
             .unwrap_or(0),
         rated: false,
         grows: true,
+        waits: true,
         receive: match bridge.map(|bridge| bridge.segments) {
             None => Reception::Off,
             Some(Segments::Cut) => Reception::Cut,
@@ -76,12 +104,18 @@ impl Live {
             dev,
             receivers,
             index: watch.as_ref().and_then(Watch::index),
+            mtu: watch.as_ref().and_then(Watch::mtu),
+            was_there: watch.as_ref().is_none_or(|watch| watch.index().is_some()),
             watch,
+            claim: None,
+            short: AtomicBool::new(false),
             link: Link::Up,
             refused: None,
         };
         live.fit_pool(0);
         live.look();
+        live.tell_room();
+        live.tell_neighbours();
         Ok(live)
     }
 
@@ -94,10 +128,21 @@ impl Live {
         use_of(&self.config, self.number).covers(used, &self.dev, device)
     }
 
+    /// Returns whether its interface ends with it.
+    pub(super) fn owns_interface(&self) -> bool {
+        let config = self.config();
+        config.tap.as_ref().or(config.tun.as_ref()).is_some_and(|tunnel| !tunnel.persistent)
+    }
+
     /// Belongs to another file from now on, in which it is number `number`.
     pub(super) fn belongs(&mut self, config: &Arc<Config>, number: usize) {
         (self.config, self.number) = (config.clone(), number);
         device::grow_pool(&self.dev, self.config(), use_of(config, number));
+    }
+
+    /// Returns its number in its file.
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     pub(super) fn config(&self) -> &config::Device {
@@ -114,6 +159,14 @@ impl Live {
         // Without memory for more buffers, the pool stays as it is.
         let Ok(demand) = self.dev.fit_pool() else { return };
         let pool = self.dev.pool();
+        // Buffers for whole packets are few: what they hold together is what the qdiscs hold of short ones.
+        let whole = use_of(&self.config, self.number).receive == Reception::Whole;
+        let is_short = demand.is_short() && !whole;
+        if is_short != self.short.swap(is_short, Relaxed) && is_short {
+            eprintln!(
+                "txq: {demand}; meanwhile packets are refused for want of a buffer before the qdiscs drop any"
+            );
+        }
         let queued = if demand.others > 0 { UNBOUNDED } else { 0 }.max(demand.fitting());
         let wanted = queued.saturating_add(clients).min(pool.max_buffers().into()) as u32;
         if pool.buffers() < wanted {
@@ -121,9 +174,68 @@ impl Live {
         }
     }
 
-    /// Looks at the interface, says on stderr what has changed, and opens an interface that is back. Returns whether the
-    /// device has new receivers.
-    pub(super) fn look(&mut self) -> bool {
+    /// Looks at the interface, says on stderr what has changed, and opens an interface that is back.
+    pub(super) fn look(&mut self) -> Seen {
+        let Some(watch) = &self.watch else { return Seen::default() };
+        let resized = watch.mtu().filter(|mtu| self.mtu != Some(*mtu));
+        if let Some(mtu) = resized {
+            self.dev.set_mtu(mtu);
+            self.mtu = resized;
+        }
+        let receivers = self.look_at_link();
+        // A new interface has its own MTU.
+        if let Some(mtu) = resized.filter(|_| !receivers) {
+            eprintln!("txq: interface \"{}\" has an MTU of {mtu} bytes now", self.name());
+        }
+        Seen { receivers, mtu: resized.is_some() }
+    }
+
+    /// Says which frames do not fit into the pool's buffers.
+    pub(super) fn tell_room(&self) {
+        let longest = use_of(&self.config, self.number).longest;
+        let room = self.dev.pool().room();
+        if self.watch.is_none() || longest <= room {
+            return;
+        }
+        let remedy = match &self.config().af_xdp {
+            Some(xdp) => format!(
+                "af_xdp takes no longer ones: use af_packet, or `ip link set {} mtu {}`",
+                xdp.interface,
+                room.saturating_sub(device::HEADERS)
+            ),
+            None => format!("set pool.room to {longest}"),
+        };
+        eprintln!(
+            "txq: device \"{}\": the MTUs allow frames of {longest} bytes; those of more than {room} are dropped \
+             (rx_length_errors): {remedy}",
+            self.name()
+        );
+    }
+
+    /// Says what else receives the frames of a bridge's interface: the kernel, and other bridges.
+    fn tell_neighbours(&mut self) {
+        let Some(watch) = self.watch.as_ref().filter(|watch| watch.index().is_some()) else { return };
+        let is_elsewhere = self.config().tap.as_ref().is_some_and(|tap| tap.namespace.is_some());
+        if self.receivers.is_empty() || self.config().tun.is_some() || is_elsewhere {
+            return;
+        }
+        let name = watch.name();
+        self.claim = watch.claim();
+        if self.claim.is_none() {
+            eprintln!(
+                "txq: interface \"{name}\" is bridged by another txq, too: both forward each frame; end one of them"
+            );
+        }
+        if watch.has_address() {
+            eprintln!(
+                "txq: interface \"{name}\" has an IP address: the kernel answers frames that are bridged, too; \
+                 `ip addr flush dev {name}` removes it"
+            );
+        }
+    }
+
+    /// Returns whether the device has new receivers.
+    fn look_at_link(&mut self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let (index, name) = (watch.index(), watch.name().to_owned());
         // An interface that is made between the two looks is seen at the next one.
@@ -132,9 +244,11 @@ impl Live {
             if !self.reopen(index) {
                 return false;
             }
-            eprintln!("txq: interface \"{name}\" is back");
+            let seen = if self.was_there { "back" } else { "there" };
+            eprintln!("txq: interface \"{name}\" is {seen}");
+            self.was_there = true;
+            // The next look says what it is by then: one that has just been made is not up yet.
             self.link = Link::Up;
-            self.tell(&name, link);
             return true;
         }
         self.tell(&name, link);
@@ -147,6 +261,11 @@ impl Live {
             return;
         }
         match link {
+            Link::Gone if !self.was_there => {
+                eprintln!(
+                    "txq: interface \"{name}\" does not exist: its device waits for it; `ip link` lists all"
+                );
+            }
             Link::Gone => eprintln!("txq: interface \"{name}\" is gone: its bridge waits until it is back"),
             Link::Down => eprintln!("txq: interface \"{name}\" is down: `ip link set {name} up` starts it"),
             Link::Up => eprintln!("txq: interface \"{name}\" is up again"),
@@ -160,6 +279,8 @@ impl Live {
             Ok(reception) => {
                 self.receivers = reception.receivers;
                 (self.watch, self.index, self.refused) = (reception.watch, index, None);
+                self.claim = None;
+                self.tell_neighbours();
                 true
             }
             Err(error) => {

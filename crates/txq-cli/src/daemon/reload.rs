@@ -16,7 +16,7 @@ use super::live::{Live, use_of};
 use super::queues;
 use super::socket;
 use super::state::State;
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Device, Loaded};
 
 /// Keys of a device that change while it is open.
 const QUEUE_KEYS: [&str; 3] = ["qdisc", "tc", "tx_queue_len"];
@@ -52,15 +52,20 @@ struct Both {
 impl State {
     /// Applies a file that was checked and rehearsed; returns a line for each change. After an error, nothing has changed.
     pub(super) fn reload(&mut self, loaded: Loaded) -> anyhow::Result<String> {
+        self.apply(Arc::new(loaded.config), loaded.raw)
+    }
+
+    /// As [`reload`](Self::reload), of a file that may be the present one.
+    pub(super) fn apply(&mut self, config: Arc<Config>, raw: Table) -> anyhow::Result<String> {
         let Some(old) = self.config.clone() else {
             return Err(Refused(
                 "the daemon was started without --config: there is nothing to compare".to_owned(),
             )
             .into());
         };
-        let Loaded { config, raw } = loaded;
-        let both = Both::compare(old, &self.raw, Arc::new(config), &raw, &self.live);
-        both.interfaces_exist()?;
+        let both = Both::compare(old, &self.raw, config, &raw, &self.live);
+        let devices = both.new.device.iter().zip(&both.fates);
+        interfaces_exist(devices.filter(|(_, fate)| **fate == Fate::Open).map(|(device, _)| device))?;
         // Before anything is stopped: queues that cannot change in place are found on devices without a wire.
         let steps = queues::plan(&both.old, &both.new, |number| both.fates[number] == Fate::Queues)?;
         if let Err(error) = self.replace_devices(&both) {
@@ -210,24 +215,6 @@ impl Both {
         (0..self.new.device.len()).any(|number| self.name(number) == name && self.fates[number] == Fate::Open)
     }
 
-    /// Refuses a file with a device to open whose interface does not exist.
-    fn interfaces_exist(&self) -> anyhow::Result<()> {
-        for (device, _) in self.new.device.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Open) {
-            let af_packet = device.af_packet.as_ref().map(|device| &device.interface);
-            let af_xdp = device.af_xdp.as_ref().map(|device| &device.interface);
-            for interface in af_packet.into_iter().chain(af_xdp) {
-                let watch = Watch::interface(interface).map_err(|error| Refused(error.to_string()))?;
-                ensure!(
-                    watch.index().is_some(),
-                    Refused(format!(
-                        "there is no interface \"{interface}\": `ip link` lists the interfaces of this network namespace"
-                    ))
-                );
-            }
-        }
-        Ok(())
-    }
-
     /// Writes a line for each device and bridge that came, went or was opened anew.
     fn tell(&self, said: &mut String) {
         for name in self.closed.iter().filter(|name| !self.is_opened(name)) {
@@ -268,6 +255,24 @@ impl Both {
             let _ = writeln!(said, "txq: the senders are started anew");
         }
     }
+}
+
+/// Refuses devices whose interface does not exist.
+pub(super) fn interfaces_exist<'c>(devices: impl IntoIterator<Item = &'c Device>) -> anyhow::Result<()> {
+    for device in devices {
+        let af_packet = device.af_packet.as_ref().map(|device| &device.interface);
+        let af_xdp = device.af_xdp.as_ref().map(|device| &device.interface);
+        for interface in af_packet.into_iter().chain(af_xdp) {
+            let watch = Watch::interface(interface).map_err(|error| Refused(error.to_string()))?;
+            ensure!(
+                watch.index().is_some(),
+                Refused(format!(
+                    "there is no interface \"{interface}\": `ip link` lists the interfaces of this network namespace"
+                ))
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Returns the table number `number` of a list of tables.

@@ -120,7 +120,7 @@ fn play(
         None => recording,
     };
     let speed = replay.speed.map_or(1.0, |speed| speed.0);
-    let schedule = replay::schedule(&recording, replay.rate, speed);
+    let schedule = replay::schedule(&recording, replay.rate, speed, replay.max_gap.map(|gap| gap.0));
     let (recording, schedule, gate) = (&recording, schedule.as_ref(), &Gate::default());
     let passes = replay::passes(replay.passes.get());
     let dealt = replay::deal(recording, senders.len() as u32);

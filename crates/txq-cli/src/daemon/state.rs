@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use txq_control::Server;
 use txq_control::socket::SocketStats;
+use txq_control::{Server, tc};
 use txq_device::forward::Meter;
 
 use super::bridge::Bridge;
 use super::generate::Generators;
-use super::live::Live;
+use super::live::{Live, use_of};
 use super::replay::{self, Player};
 use super::socket::{self, Sockets};
 use crate::config::{Config, Loaded};
@@ -141,17 +141,46 @@ impl State {
         self.live.iter().try_for_each(|live| server.add(&live.dev)).map_err(control::failed)
     }
 
-    /// Does what is due: looks at the interfaces, and compares pools with qdiscs.
-    pub(super) fn tick(&mut self) {
-        let now = Instant::now();
+    /// Does what is due: looks at the interfaces, and compares pools with qdiscs. Returns whether devices were opened anew.
+    pub(super) fn tick(&mut self) -> bool {
+        let (now, mut opened) = (Instant::now(), false);
         if now - self.looked >= LOOK {
             self.looked = now;
-            self.look();
+            opened = self.look() && self.follow_mtu();
         }
         if now - self.fitted >= FIT {
             self.fitted = now;
             self.fit_pools();
         }
+        opened
+    }
+
+    /// Opens the devices anew whose buffers are too small for the present MTUs, with the qdiscs that they have; returns whether
+    /// there are any.
+    fn follow_mtu(&mut self) -> bool {
+        let Some(config) = self.config.clone() else { return false };
+        let is_small =
+            |live: &&Live| !live.serves(&use_of(&config, live.number()), &config.device[live.number()]);
+        let small: Vec<_> = self.live.iter().filter(is_small).collect();
+        // Without its addresses and routes an interface is of no use.
+        if small.is_empty() || small.iter().any(|live| live.owns_interface()) {
+            self.live.iter().for_each(Live::tell_room);
+            return false;
+        }
+        let saved = small.iter().map(|live| (live.name().to_owned(), tc::save(&live.dev)));
+        let saved: Vec<_> = saved.collect();
+        match self.apply(config, self.raw.clone()) {
+            Ok(said) => eprint!("{said}"),
+            Err(error) => eprintln!("txq: {}", crate::failure::line(&error)),
+        }
+        for (name, commands) in saved {
+            let Some(live) = self.live.iter().find(|live| live.name() == name) else { continue };
+            let commands = commands.lines().filter(|line| !line.starts_with('#'));
+            if let Some(error) = commands.filter_map(|command| tc::apply(&live.dev, command).err()).next() {
+                eprintln!("txq: {error}");
+            }
+        }
+        true
     }
 
     /// Gives each device's pool as many buffers as its qdiscs and its clients may need.
@@ -159,13 +188,16 @@ impl State {
         self.live.iter().for_each(|live| live.fit_pool(self.sockets.buffers(live.name())));
     }
 
-    fn look(&mut self) {
+    /// Looks at all interfaces; returns whether one has another MTU.
+    fn look(&mut self) -> bool {
+        let mut resized = false;
         for live in &mut self.live {
             let ways = || self.bridges.iter().flat_map(|bridge| &bridge.ways);
-            let is_new = live.look();
+            let seen = live.look();
+            resized |= seen.mtu;
             let name = live.name().to_owned();
             for way in ways().filter(|way| way.from == name) {
-                if is_new {
+                if seen.receivers {
                     way.replace(live);
                 }
                 // The error of an interface that is not up was said as that.
@@ -174,5 +206,6 @@ impl State {
                 }
             }
         }
+        resized
     }
 }

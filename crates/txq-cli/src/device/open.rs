@@ -11,6 +11,7 @@ use txq::receive::Receive;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp, Watch};
 
+use super::absent::{Absent, Silent};
 use super::late::Late;
 use super::{DELAY, MTU, Received, Reception, STALL, Use, refusal};
 use crate::config;
@@ -139,27 +140,31 @@ impl Opening<'_> {
         let interface = &config.interface;
         // Before anything is opened.
         self.same_link(Link::Ethernet)?;
+        let whole = self.used.receive == Reception::Whole;
+        if self.watches(interface)? {
+            return Ok(self.absent(|info| info.gso(whole).checksum(whole)));
+        }
         let device = AfPacket::open(interface, self.txqs).map_err(refused)?;
-        if self.used.receive == Reception::Off && !device.is_up() {
+        if self.reception.watch.is_none() && !device.is_up() {
             let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
             return Err(Refused(text).into());
         }
         if self.used.receive != Reception::Off {
             self.receives(device.receivers(self.txqs).map_err(refused)?);
-            self.reception.watch = Some(Watch::interface(interface).map_err(refused)?);
         }
-        let whole = self.used.receive == Reception::Whole;
         self.opened(Box::new(device.bypass(!config.kernel_qdisc).gso(whole)))
     }
 
     fn af_xdp(&mut self, config: &config::AfXdp, pool: &Pool) -> anyhow::Result<Late> {
         self.same_link(Link::Ethernet)?;
+        if self.watches(&config.interface)? {
+            return Ok(self.absent(|info| info));
+        }
         let (first_queue, receive) = (config.first_queue, self.used.receive != Reception::Off);
         let xdp = AfXdpConfig { first_queue, receive, ..AfXdpConfig::new(&config.interface, self.txqs) };
         let mut device = xdp.open(pool).map_err(refused)?;
         if receive {
             self.receives(device.receivers());
-            self.reception.watch = Some(Watch::interface(&config.interface).map_err(refused)?);
         }
         self.opened(Box::new(device))
     }
@@ -185,6 +190,27 @@ impl Opening<'_> {
             self.reception.watch = Some(device.watch().map_err(refused)?);
         }
         self.opened(Box::new(device))
+    }
+
+    /// Watches the interface of a device that stays open, and returns whether the device waits for its interface.
+    fn watches(&mut self, interface: &str) -> anyhow::Result<bool> {
+        if !self.used.waits {
+            return Ok(false);
+        }
+        let watch = Watch::interface(interface).map_err(refused)?;
+        let is_absent = watch.index().is_none();
+        self.reception.watch = Some(watch);
+        Ok(is_absent)
+    }
+
+    /// Returns the driver of an interface that does not exist; its receivers are kept for the caller.
+    fn absent(&mut self, own: impl FnOnce(DeviceInfo) -> DeviceInfo) -> Late {
+        let info = own(DeviceInfo::new(self.name).txqs(self.txqs).mtu(MTU).link(Link::Ethernet));
+        if self.used.receive != Reception::Off {
+            self.receives((0..self.txqs).map(|_| Silent).collect());
+        }
+        let absent = Absent(info.clone());
+        Late::new(info, move || Ok(absent))
     }
 
     /// Keeps the receivers for the caller.

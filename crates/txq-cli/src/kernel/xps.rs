@@ -26,7 +26,8 @@ pub(crate) fn xps(args: &XpsArgs) -> anyhow::Result<()> {
         XpsAction::None => vec!["0".to_owned(); txqs],
         XpsAction::Auto if txqs < 2 => {
             bail!(
-                "interface \"{}\" has {txqs} txq: all CPUs send through it; `txq doctor {0}` says how to get more",
+                "interface \"{}\" has {txqs} txq: all CPUs send through it, and there is nothing to map; `ethtool -l {0}` shows \
+                 how many it can have",
                 args.interface
             )
         }

@@ -20,14 +20,41 @@ pub(crate) struct Recording<'c> {
     times: Vec<u64>,
     /// The number of frames that were captured only in part.
     cut: usize,
+    /// The number of frames that are left out, because they are no IP packets behind a cooked header.
+    skipped: u64,
+    /// The number of the frame that the file ends within.
+    torn: Option<usize>,
 }
 
 impl<'c> Recording<'c> {
     /// Reads all frames of a capture; an error if it is damaged or has no frame.
     pub(crate) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
-        let mut recording = Self { frames: Vec::new(), link: Link::Ethernet, times: Vec::new(), cut: 0 };
-        for frame in capture.frames() {
-            let frame = frame?;
+        Self::read(capture, false)
+    }
+
+    /// As [`of`](Self::of), of a capture that may end within its last frame, which is left out.
+    pub(crate) fn of_torn(capture: &'c Capture) -> anyhow::Result<Self> {
+        Self::read(capture, true)
+    }
+
+    fn read(capture: &'c Capture, may_be_torn: bool) -> anyhow::Result<Self> {
+        let mut recording = Self {
+            frames: Vec::new(),
+            link: Link::Ethernet,
+            times: Vec::new(),
+            cut: 0,
+            skipped: 0,
+            torn: None,
+        };
+        let mut frames = capture.frames();
+        for frame in frames.by_ref() {
+            let frame = match frame {
+                Err(error) if may_be_torn && error.is_truncated() && !recording.frames.is_empty() => {
+                    recording.torn = Some(recording.frames.len() + 1);
+                    break;
+                }
+                frame => frame?,
+            };
             if recording.frames.is_empty() {
                 recording.link = frame.link;
             }
@@ -43,6 +70,7 @@ impl<'c> Recording<'c> {
             recording.times.push(frame.at);
             recording.cut += usize::from(frame.is_cut());
         }
+        recording.skipped = frames.skipped();
         ensure!(
             !recording.frames.is_empty(),
             "capture \"{}\" holds no frame: use another one",
@@ -73,7 +101,7 @@ impl<'c> Recording<'c> {
     /// Returns the same recording of other packets, which begin with IP.
     pub(crate) fn with_packets<'p>(&self, packets: &'p [Vec<u8>]) -> Recording<'p> {
         let frames = packets.iter().map(Vec::as_slice).collect();
-        Recording { frames, link: Link::Ip, times: self.times.clone(), cut: self.cut }
+        Recording { frames, link: Link::Ip, times: self.times.clone(), ..*self }
     }
 
     pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {
@@ -90,27 +118,46 @@ impl<'c> Recording<'c> {
         self.frames[index]
     }
 
-    pub(crate) fn times(&self) -> impl Iterator<Item = u64> + '_ {
-        self.times.iter().copied()
-    }
-
-    /// Returns the nanoseconds after which the recording repeats: its length plus the mean gap between two frames, which
-    /// stands for the gap from the last frame to the first.
-    pub(crate) fn pass(&self) -> f64 {
-        let span = self.times.iter().max().copied().unwrap_or(0) as f64;
-        let gaps = self.times.len().saturating_sub(1).max(1) as f64;
-        span + span / gaps
+    /// Returns each frame's time, and after how long the recording repeats, in nanoseconds: its length plus the mean gap between two
+    /// frames, which stands for the gap from the last frame to the first. A gap beyond `max_gap` counts as `max_gap`, and a clock that
+    /// is set back by more than that as no gap; the last value is their number.
+    pub(crate) fn paced(&self, max_gap: u64) -> (Vec<u64>, f64, usize) {
+        let (mut before, mut span, mut shift, mut bounded) = (0_u64, 0_u64, 0_i128, 0);
+        let mut pace = |at: u64| {
+            let is_long = at > before.saturating_add(max_gap);
+            if is_long || at.saturating_add(max_gap) < before {
+                let due = if is_long { span.saturating_add(max_gap) } else { span };
+                (before, shift) = (at, i128::from(due) - i128::from(at));
+                bounded += 1;
+            }
+            let due = u64::try_from(i128::from(at) + shift).unwrap_or(0);
+            (before, span) = (before.max(at), span.max(due));
+            due
+        };
+        let due: Vec<u64> = self.times.iter().map(|&at| pace(at)).collect();
+        let (span, gaps) = (span as f64, due.len().saturating_sub(1).max(1) as f64);
+        (due, span + span / gaps, bounded)
     }
 
     pub(crate) fn longest(&self) -> usize {
         self.frames.iter().map(|frame| frame.len()).max().unwrap_or(0)
     }
 
-    /// Returns a warning if some frames were captured only in part.
+    /// Returns a warning if the file does not hold all frames, or not all of them whole.
     pub(crate) fn warning(&self, file: &Path) -> Option<String> {
-        (self.cut > 0).then(|| {
-            let (cut, all) = (self.cut, self.frames.len());
-            format!("{}: {cut} of {all} frames were captured in part and are sent so", file.display())
-        })
+        let (cut, all) = (self.cut, self.frames.len());
+        let warnings = [
+            (cut > 0).then(|| format!("{cut} of {all} frames were captured in part and are sent so")),
+            (self.skipped > 0).then(|| {
+                format!(
+                    "{} frames without a link-layer header are no IP packets and are left out",
+                    self.skipped
+                )
+            }),
+            self.torn
+                .map(|frame| format!("the file ends within frame {frame}; the {all} before it are sent")),
+        ];
+        let warnings: Vec<_> = warnings.into_iter().flatten().collect();
+        (!warnings.is_empty()).then(|| format!("{}: {}", file.display(), warnings.join("; ")))
     }
 }

@@ -5,19 +5,48 @@ use txq_device::capture::Capture;
 
 /// Returns a pcap of UDP frames of `flows` flows in turn, `gap` microseconds apart.
 fn pcap(frames: u32, flows: u32, gap: u32) -> Capture {
+    Capture::from_bytes("test", bytes(flows, (0..frames).map(|n| (0, n * gap)))).unwrap()
+}
+
+/// Returns the bytes of a pcap whose frames have these times, in seconds and microseconds.
+fn bytes(flows: u32, times: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
         bytes.extend(word.to_le_bytes());
     }
-    for n in 0..frames {
+    for (n, (seconds, micros)) in (0..).zip(times) {
         let frame =
             header(&Common { target: Target::Link(Link::Ethernet), to: None, dscp: 0 }, 0, n % flows, 42);
-        for word in [0, n * gap, 42, 42] {
+        for word in [seconds, micros, 42, 42] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(frame);
     }
-    Capture::from_bytes("test", bytes).unwrap()
+    bytes
+}
+
+/// A clock that is set forward by decades and back by an hour delays the frames by the bound, once.
+#[test]
+fn a_clock_that_jumps_does_not_stop_a_replay() {
+    let seconds = [5, 6, 1_700_000_000, 1_700_000_001, 1_699_996_400, 1_699_996_402, 1_699_996_401];
+    let capture = Capture::from_bytes("test", bytes(1, seconds.map(|at| (at, 0)).into_iter())).unwrap();
+    let schedule =
+        schedule(&Recording::of(&capture).unwrap(), Rate::Recorded, 1.0, Some(Duration::from_secs(10)));
+    let due: Vec<u64> = (0..7).map(|n| schedule.as_ref().unwrap().due(0, n) / 1_000_000_000).collect();
+    assert_eq!(due, [0, 1, 11, 12, 12, 14, 13]);
+}
+
+/// A capture that was killed lacks the end of its last frame; the others are sent.
+#[test]
+fn a_capture_that_ends_early_is_sent_up_to_there() {
+    let bytes = bytes(1, (0..3).map(|n| (n, 0)));
+    let capture = Capture::from_bytes("test", &bytes[..bytes.len() - 1]).unwrap();
+    // A daemon's file may still be written.
+    assert!(Recording::of(&capture).is_err());
+    let recording = Recording::of_torn(&capture).unwrap();
+    assert_eq!(recording.frames().len(), 2);
+    let warning = recording.warning(std::path::Path::new("x.pcap")).unwrap();
+    assert_eq!(warning, "x.pcap: the file ends within frame 3; the 2 before it are sent");
 }
 
 #[test]
@@ -37,16 +66,17 @@ fn each_flow_has_one_thread_and_its_order() {
 fn schedules_keep_the_rate_over_passes() {
     let capture = pcap(10, 1, 100);
     let recording = Recording::of(&capture).unwrap();
-    let due =
-        |rate: &str, pass, index| schedule(&recording, rate.parse().unwrap(), 1.0).unwrap().due(pass, index);
+    let due = |rate: &str, pass, index| {
+        schedule(&recording, rate.parse().unwrap(), 1.0, None).unwrap().due(pass, index)
+    };
     assert_eq!((due("1kpps", 0, 9), due("1kpps", 3, 1)), (9_000_000, 31_000_000));
     // 42 bytes are 336 bits.
     assert_eq!((due("336kbit", 0, 9), due("336kbit", 1, 0)), (9_000_000, 10_000_000));
-    let fast = schedule(&recording, Rate::Recorded, 4.0).unwrap();
+    let fast = schedule(&recording, Rate::Recorded, 4.0, None).unwrap();
     assert_eq!((fast.due(0, 9), fast.due(1, 0)), (225_000, 250_000));
     assert_eq!((due("recorded", 0, 9), due("recorded", 1, 0)), (900_000, 1_000_000));
-    assert!(schedule(&recording, Rate::Max, 1.0).is_none());
-    let asked = asked(&recording, Rate::Recorded, schedule(&recording, Rate::Recorded, 1.0).as_ref());
+    assert!(schedule(&recording, Rate::Max, 1.0, None).is_none());
+    let asked = asked(&recording, Rate::Recorded, schedule(&recording, Rate::Recorded, 1.0, None).as_ref());
     assert_eq!((asked.pps, asked.bps), (Some(10_000.0), Some(3_360_000.0)));
 }
 
@@ -56,7 +86,7 @@ fn the_frames_that_are_due_are_counted() {
     let capture = pcap(10, 3, 100);
     let recording = Recording::of(&capture).unwrap();
     for rate in ["1kpps", "700mpps", "3gpps", "336kbit", "recorded"] {
-        let schedule = schedule(&recording, rate.parse().unwrap(), 1.0).unwrap();
+        let schedule = schedule(&recording, rate.parse().unwrap(), 1.0, None).unwrap();
         let part = |frames| Part {
             recording: &recording,
             schedule: Some(&schedule),
@@ -84,7 +114,7 @@ fn the_frames_that_are_due_are_counted() {
 fn a_recording_of_one_moment_is_not_rated() {
     let capture = pcap(10, 3, 0);
     let recording = Recording::of(&capture).unwrap();
-    let schedule = schedule(&recording, Rate::Recorded, 1.0);
+    let schedule = schedule(&recording, Rate::Recorded, 1.0, None);
     let schedule = schedule.as_ref();
     let part = Part { recording: &recording, schedule, frames: vec![0], passes: 1, pass: 0, next: 0 };
     assert!(!part.is_rated());

@@ -214,12 +214,22 @@ fn negative_times_rates_and_counts() {
 }
 
 #[test]
+fn what_is_missing_is_said() {
+    let folder = Folder::new();
+    let file = folder.file("plain", b"text");
+    refused(&txq(&["ls", "/nope"]), INPUT, &["/nope: there is no such socket"]);
+    refused(&txq(&["ls", &file]), INPUT, &["it is no socket"]);
+    refused(&txq(&["hist", "--dev", "x"]), INPUT, &["--dev needs a running program", "--name"]);
+    refused(&txq(&["contention", "--dev", "x"]), INPUT, &["--dev needs a running program", "--name"]);
+}
+
+#[test]
 fn captures_that_are_none() {
     let folder = Folder::new();
     let whole = pcap();
     let header = &whole[..24];
     let mut wrong_link = whole.clone();
-    wrong_link[20] = 113;
+    wrong_link[20] = 105;
     for (name, bytes, parts) in [
         ("empty.pcap", &[][..], &["is empty"][..]),
         ("garbage.pcap", &[0x55; 1000][..], &["is not a capture"]),

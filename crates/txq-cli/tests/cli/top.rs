@@ -1,9 +1,12 @@
 //! `txq top`: in a terminal, which tmux plays, and as one table.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 use crate::support::process::{Finished, Running};
@@ -21,6 +24,17 @@ fn example() {
     crate::served::run(&std::env::var(EXAMPLE).expect("the name"), 600).expect("the example runs");
 }
 
+/// Our end of a terminal.
+struct Pty(File);
+
+impl Pty {
+    /// Waits until the program has drawn something.
+    fn wait_for_output(&self) {
+        let mut some = [0; 4096];
+        assert!((&self.0).read(&mut some).expect("output") > 0);
+    }
+}
+
 /// A runtime folder.
 struct Place(TempDir);
 
@@ -33,6 +47,24 @@ impl Place {
         let mut running = Running::start(&mut command);
         running.wait_for_text("serving on", LONG);
         running
+    }
+
+    /// Starts `txq top` on a terminal of its own; `ignored` lets it ignore SIGHUP.
+    fn on_pty(&self, ignored: bool) -> (Pty, std::process::Child) {
+        let ours =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudoterminal");
+        grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("a pseudoterminal");
+        let name = ptsname(&ours, Vec::new()).expect("its name").into_string().expect("text");
+        let theirs = File::options().read(true).write(true).open(name).expect("its other end");
+        let copy = || Stdio::from(theirs.try_clone().expect("a descriptor"));
+        // A session of its own, which has no other terminal.
+        let trap = if ignored { "trap '' HUP; " } else { "" };
+        let script =
+            format!("{trap}exec setsid {} top --name shaper --delay 100ms", env!("CARGO_BIN_EXE_txq"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("XDG_RUNTIME_DIR", self.0.path()).env("TERM", "xterm");
+        let child = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("sh");
+        (Pty(File::from(ours)), child)
     }
 
     fn txq(&self, words: &str) -> Finished {
@@ -169,6 +201,27 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // A shell that has ended takes tmux with it.
         let _ = self.tmux(&["kill-server"]).output();
+    }
+}
+
+/// A terminal that closes ends the command, also without SIGHUP, as behind `nohup` or `setsid`.
+#[test]
+fn a_terminal_that_closes_ends_it() {
+    let place = Place(TempDir::new());
+    let _program = place.program();
+    for ignored in [false, true] {
+        let (terminal, mut top) = place.on_pty(ignored);
+        terminal.wait_for_output();
+        drop(terminal);
+        let start = Instant::now();
+        let ended = loop {
+            if let Some(status) = top.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(start.elapsed() < LONG, "it runs on without its terminal");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(ended.code(), Some(1), "{ended}");
     }
 }
 

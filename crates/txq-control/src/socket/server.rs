@@ -185,7 +185,7 @@ impl Server {
         let name = || config.name.clone();
         let info = dev.info();
         let header = if info.link.header_len() == 0 { 0 } else { info.link.header_len() as usize + VLAN };
-        let frame = (info.mtu as usize + header).min(dev.pool().room()) as u32;
+        let frame = (dev.mtu() as usize + header).min(dev.pool().room()) as u32;
         let too_large = || OpenError::Layout { name: name(), slots: config.slots, frame };
         let layout =
             Layout::new(config.slots, frame, config.priority_max, info.link).ok_or_else(too_large)?;

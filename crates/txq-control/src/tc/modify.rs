@@ -34,9 +34,19 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let done = devices.with_target(name, |target| apply(target, verb, &place.header, rest));
+    let sets_limit = verb != Verb::Del && place.options.contains(&"limit");
+    let done = devices.with_target(name, |target| {
+        apply(target, verb, &place.header, rest).map(|mut warnings| {
+            warnings.extend(sets_limit.then(|| target.fit_pool()).flatten());
+            warnings.extend(bits_a_second(&place.options));
+            warnings
+        })
+    });
     match done {
-        Some(Ok(_)) => Ok(Answer::default()),
+        Some(Ok(warnings)) => {
+            let err = warnings.iter().map(|warning| format!("{warning}\n")).collect();
+            Ok(Answer { err, ..Answer::default() })
+        }
         Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
@@ -52,6 +62,16 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
             Err(Answer::no_device(name, &devices.names()))
         }
     }
+}
+
+/// Returns a warning for each rate that is so low, for want of a unit, that it is hardly meant: tc reads bits a second.
+fn bits_a_second<'o>(options: &'o [&'o str]) -> impl Iterator<Item = String> + 'o {
+    const RATES: [&str; 4] = ["rate", "ceil", "bandwidth", "maxrate"];
+    let pairs = options.windows(2).filter(|pair| RATES.contains(&pair[0]));
+    pairs.filter(|pair| pair[1].parse().is_ok_and(|rate: u64| (1..1000).contains(&rate))).map(|pair| {
+        let [word, rate] = [pair[0], pair[1]];
+        format!("txq: {word} {rate} is {rate} bits a second: did you mean {word} {rate}mbit?")
+    })
 }
 
 fn apply(
@@ -92,4 +112,24 @@ fn by_handle(
         (_, _, Some(info)) => return target.tc(&format!("qdisc change parent {} {text}", info.parent)),
     };
     Err(ParseError::new(message).with_remedy(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_without_a_unit_are_told() {
+        let told = |words: &str| {
+            let words: Vec<&str> = words.split_whitespace().collect();
+            bits_a_second(&words).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told("bandwidth 20 diffserv4"),
+            ["txq: bandwidth 20 is 20 bits a second: did you mean bandwidth 20mbit?"]
+        );
+        for good in ["bandwidth 20mbit", "bandwidth 0", "rate 64000", "limit 20", "rate 8bit", "bandwidth"] {
+            assert_eq!(told(good), [""; 0], "{good}");
+        }
+    }
 }

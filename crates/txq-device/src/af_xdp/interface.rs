@@ -9,6 +9,7 @@ use crate::sys::interface::Control;
 pub(super) struct Interface {
     pub(super) name: String,
     pub(super) index: u32,
+    /// The MTU when it was opened.
     pub(super) mtu: u32,
     /// `ARPHRD_ETHER` and others.
     pub(super) hardware: u16,
@@ -34,6 +35,11 @@ impl Interface {
     /// Returns whether the interface still exists in its network namespace, under any name.
     pub(super) fn exists(&self) -> bool {
         self.control.name(self.index).is_ok()
+    }
+
+    /// Returns the present MTU; that of the opening if the interface is gone.
+    pub(super) fn mtu_now(&self) -> u32 {
+        self.control.name(self.index).and_then(|name| self.control.mtu(&name)).unwrap_or(self.mtu)
     }
 
     /// Returns whether the interface has a carrier; true if its driver does not say.

@@ -217,7 +217,11 @@ impl Receive for Receiver {
     fn stats(&self) -> RxStats {
         let of = socket::statistics(self.queue.as_fd()).unwrap_or_default();
         let mut stats = self.stats;
-        stats.missed = of.rx_dropped + of.rx_ring_full;
+        // In copy mode the kernel drops a frame without a buffer, which it counts as an empty fill ring, too, and a frame that
+        // is longer than a buffer. In zero-copy mode it drops neither itself.
+        let starved = of.starved.min(of.rx_dropped);
+        stats.missed = starved + of.rx_ring_full;
+        stats.too_long += of.rx_dropped - starved;
         stats
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Statistics {
     pub(super) rx_dropped: u64,
     /// Frames dropped because the rx ring was full.
     pub(super) rx_ring_full: u64,
+    /// How often the fill ring had no buffer.
+    pub(super) starved: u64,
 }
 
 /// Opens a socket.
@@ -129,7 +131,8 @@ pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// Returns a socket's counters.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
     let of: libc::xdp_statistics = sys::get(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
-    Ok(Statistics { rx_dropped: of.rx_dropped, rx_ring_full: of.rx_ring_full })
+    let (rx_dropped, starved) = (of.rx_dropped, of.rx_fill_ring_empty_descs);
+    Ok(Statistics { rx_dropped, rx_ring_full: of.rx_ring_full, starved })
 }
 
 /// Makes the kernel send what is in the tx ring.

@@ -64,8 +64,9 @@ impl Tx {
         }
         let Queue { umem, interface, .. } = &*self.queue;
         let mut most = interface.mtu as usize + HEADER;
-        if len > most && matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) {
-            most += TAG;
+        if len > most {
+            most = interface.mtu_now() as usize + HEADER;
+            most += if matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) { TAG } else { 0 };
         }
         let longest = umem.chunk - if self.queue.metadata { metadata::LEN } else { 0 };
         let fits = len <= most.min(longest) && (len <= umem.pool.room() || self.is_direct(packet));

@@ -4,21 +4,20 @@ use std::borrow::Cow;
 
 use pcap_file::TsResolution;
 use pcap_file::pcap::PcapParser;
-use txq::flow::Link;
 
-use super::{Raw, Wrong, link_of};
+use super::{Begin, Raw, Wrong, begin_of};
 
 pub(super) struct Classic<'a> {
     parser: PcapParser,
     pub(super) rest: &'a [u8],
-    link: Link,
+    begin: Begin,
 }
 
 impl<'a> Classic<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
         let (rest, parser) = PcapParser::new(bytes)?;
-        let link = link_of(parser.header().datalink)?;
-        Ok(Self { parser, rest, link })
+        let begin = begin_of(parser.header().datalink)?;
+        Ok(Self { parser, rest, begin })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
@@ -39,6 +38,6 @@ impl<'a> Classic<'a> {
         self.rest = rest;
         let time = i128::from(packet.ts_sec) * 1_000_000_000 + i128::from(packet.ts_frac) * scale;
         let wire_len = packet.orig_len.max(packet.incl_len);
-        Ok(Some(Raw { time: Some(time), link: self.link, data, wire_len }))
+        Ok(Some(Raw { time: Some(time), begin: self.begin, data, wire_len }))
     }
 }

@@ -9,9 +9,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
 
-use txq::flow::Link;
-
-use super::{Raw, Wrong, link_of};
+use super::{Begin, Raw, Wrong, begin_of};
 
 /// Default resolution of an interface's times: microseconds.
 const DEFAULT_RESOLUTION: u8 = 6;
@@ -49,27 +47,27 @@ impl<'a> Ng<'a> {
 
     /// Parses a packet with a time: interface, time's upper and lower half, captured length, length, data.
     fn packet(&self, interface: u32, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
-        let (interface, link) = self.interface(interface)?;
+        let (interface, begin) = self.interface(interface)?;
         let units = u64::from(fields.u32(4)?) << 32 | u64::from(fields.u32(8)?);
         let (captured, wire_len) = (fields.u32(12)?, fields.u32(16)?);
         let data = fields.bytes(20, captured as usize)?;
         let wire_len = wire_len.max(captured);
-        Ok(Raw { time: Some(nanoseconds(interface, units)), link, data, wire_len })
+        Ok(Raw { time: Some(nanoseconds(interface, units)), begin, data, wire_len })
     }
 
     /// Parses a packet of the first interface, without a time: length, data.
     fn simple_packet(&self, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
-        let (interface, link) = self.interface(0)?;
+        let (interface, begin) = self.interface(0)?;
         let wire_len = fields.u32(0)?;
         let captured = match interface.snaplen {
             0 => wire_len,
             limit => wire_len.min(limit),
         };
-        Ok(Raw { time: None, link, data: fields.bytes(4, captured as usize)?, wire_len })
+        Ok(Raw { time: None, begin, data: fields.bytes(4, captured as usize)?, wire_len })
     }
 
     /// Returns an interface, and what its frames begin with.
-    fn interface(&self, index: u32) -> Result<(&InterfaceDescriptionBlock<'static>, Link), Wrong> {
+    fn interface(&self, index: u32) -> Result<(&InterfaceDescriptionBlock<'static>, Begin), Wrong> {
         let known = self.parser.interfaces();
         let Some(interface) = known.get(index as usize) else {
             return Err(Wrong::Field(format!(
@@ -77,7 +75,7 @@ impl<'a> Ng<'a> {
                 known.len()
             )));
         };
-        Ok((interface, link_of(interface.linktype)?))
+        Ok((interface, begin_of(interface.linktype)?))
     }
 }
 

@@ -141,11 +141,12 @@ fn errors_name_the_file_the_place_and_the_remedy() {
         let start = "capture \"x.pcap\", frame 2 at byte 100: the file ends within it";
         assert!(error.starts_with(start), "{error}");
     }
-    let cooked = pcap(PcapHeader { datalink: DataLink::LINUX_SLL, ..header() }, &[]);
+    let wireless = pcap(PcapHeader { datalink: DataLink::IEEE802_11, ..header() }, &[]);
     assert!(
-        error(&cooked).contains("header: link type 113, not Ethernet (1) or IP (101)"),
+        error(&wireless)
+            .contains("header: link type 105, not Ethernet (1), IP (101) or Linux cooked (113, 276)"),
         "{}",
-        error(&cooked)
+        error(&wireless)
     );
     let bad = error(&pcap(header(), &[(0, 0, 60, 60), (0, 1_000_000, 60, 60)]));
     assert!(bad.contains("frame 2 at byte 100: its time has 1000000 of 1000000 parts of a second"), "{bad}");
@@ -160,10 +161,52 @@ fn packets_may_begin_with_ip() {
     assert_eq!(ethernet.frames().next().unwrap().unwrap().link, Link::Ethernet);
 }
 
+/// Behind the headers of captures on "any" lie packets of many protocols: IP's are frames without a link-layer header.
+#[test]
+fn ip_packets_lie_behind_cooked_headers() {
+    let cooked = |linktype: u32, len: usize, at: usize, wire: u32| {
+        let file = [([0x08, 0x00], 1_u8), ([0x08, 0x06], 2), ([0x86, 0xdd], 3), ([0x00, 0x04], 4)];
+        let mut bytes = pcap(PcapHeader { datalink: DataLink::from(linktype), ..header() }, &[]);
+        for (protocol, mark) in file {
+            let mut frame = vec![mark; len + 20];
+            frame[at..at + 2].copy_from_slice(&protocol);
+            for word in [EPOCH, 0, frame.len() as u32, wire] {
+                bytes.extend(word.to_be_bytes());
+            }
+            bytes.extend(frame);
+        }
+        // Cut within its header.
+        for word in [EPOCH, 0, 1, wire] {
+            bytes.extend(word.to_be_bytes());
+        }
+        bytes.push(0);
+        Capture::from_bytes("x.pcap", bytes).unwrap()
+    };
+    for (linktype, len, at) in [(113, 16, 14), (276, 20, 0)] {
+        let capture = cooked(linktype, len, at, 100);
+        let mut frames = capture.frames();
+        let found: Vec<_> = frames.by_ref().map(Result::unwrap).collect();
+        let seen: Vec<_> = found.iter().map(|frame| (frame.link, frame.data[0], frame.data.len())).collect();
+        assert_eq!(seen, [(Link::Ip, 1, 20), (Link::Ip, 3, 20)]);
+        assert_eq!((found[0].wire_len as usize, frames.skipped()), (100 - len, 3));
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_has_whole_frames_before() {
+    let good = pcap(header(), &[(0, 0, 60, 60), (1, 0, 60, 60)]);
+    let capture = Capture::from_bytes("x.pcap", &good[..good.len() - 1]).unwrap();
+    let frames: Vec<_> = capture.frames().collect();
+    assert!(frames.len() == 2 && frames[0].is_ok());
+    assert!(frames[1].as_ref().unwrap_err().is_truncated());
+    let bad = Capture::from_bytes("x.pcap", pcap(header(), &[(0, 1_000_000, 60, 60)])).unwrap();
+    assert!(!bad.frames().next().unwrap().unwrap_err().is_truncated());
+}
+
 #[test]
 fn an_interface_that_is_missing_or_of_an_unknown_link_is_an_error_at_its_packet() {
     let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
-    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::LINUX_SLL, 0)).unwrap();
+    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::IEEE802_11, 0)).unwrap();
     let packet = |interface_id| EnhancedPacketBlock {
         interface_id,
         timestamp: Duration::ZERO,
@@ -173,7 +216,7 @@ fn an_interface_that_is_missing_or_of_an_unknown_link_is_an_error_at_its_packet(
     };
     writer.write_pcapng_block(packet(0)).unwrap();
     let file = writer.into_inner();
-    assert!(error(&file).contains("frame 1 at byte 28: link type 113"), "{}", error(&file));
+    assert!(error(&file).contains("frame 1 at byte 28: link type 105"), "{}", error(&file));
     // The interface field of the packet block, which begins after the section (28 bytes) and the interface (20).
     let mut file = pcapng(Endianness::Big, vec![], &[1]);
     file[48 + 11] = 9;

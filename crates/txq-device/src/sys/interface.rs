@@ -164,6 +164,13 @@ impl Control {
     }
 }
 
+/// Returns whether an interface of the calling thread's network namespace has an IPv4 address.
+pub(crate) fn has_ipv4(name: &str) -> bool {
+    // Only sockets of IPv4 know its addresses.
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    socket.is_ok_and(|socket| Control(socket).ask(name, libc::SIOCGIFADDR).is_ok())
+}
+
 /// Returns a request about the interface `name`. A name that an interface has fits with its terminating zero.
 pub(crate) fn named(name: &str) -> libc::ifreq {
     // SAFETY: all zeros are a valid ifreq: an empty name and integers.

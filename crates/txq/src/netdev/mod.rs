@@ -92,7 +92,7 @@ impl NetDev {
         Worker(self.0.completer(txq))
     }
 
-    /// Returns the name, the maximum number of txqs and the MTU of the device.
+    /// Returns the name, the maximum number of txqs and the first MTU of the device; [`mtu`](Self::mtu) is the present one.
     pub fn info(&self) -> &DeviceInfo {
         self.0.info()
     }
@@ -337,6 +337,17 @@ impl NetDev {
     /// the limit that they began with, as in the kernel.
     pub fn set_tx_queue_len(&self, packets: u32) {
         self.0.set_tx_queue_len(packets);
+    }
+
+    /// Returns the MTU: the longest packet without its link-layer header, in bytes.
+    pub fn mtu(&self) -> u32 {
+        self.0.mtu()
+    }
+
+    /// Sets the MTU, in bytes, under traffic (`dev_set_mtu`): after that of the driver's interface has changed. Qdiscs and
+    /// classes that are made later derive their defaults from it; others keep theirs, as in the kernel.
+    pub fn set_mtu(&self, mtu: u32) {
+        self.0.set_mtu(mtu);
     }
 
     /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq

@@ -21,6 +21,9 @@ pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault
             own_name("replay", &mut replay.name, &replay.file, &earlier).map_err(|why| fault("name", why))?;
         earlier.push(name);
         own_device("replay", &mut replay.device, devices).map_err(|why| fault("device", why))?;
+        if replay.max_gap.is_some() && replay.rate != Rate::Recorded {
+            return Err(fault("max_gap", "max_gap is for rate = \"recorded\": leave it out".to_owned()));
+        }
         if replay.speed.is_some() && replay.rate != Rate::Recorded {
             let remedy = "leave out one of the two";
             return Err(fault("speed", format!("speed is for rate = \"recorded\": {remedy}")));

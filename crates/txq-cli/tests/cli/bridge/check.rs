@@ -23,10 +23,19 @@ fn the_example_has_every_key_and_is_right() {
     let example = txq(&["daemon", "--print-example"]);
     assert!(example.status.success() && example.stderr.is_empty(), "{}", example.stderr);
     let path = folder.path().join("every-key.toml");
-    // A capture is read; an interface is not looked for.
+    fs::write(&path, &example.stdout).expect("a file");
+    let checked = txq(&["check", &path.display().to_string()]);
+    assert_eq!((checked.status.code(), checked.stderr.as_str()), (Some(0), ""));
+    // The lines of the replay lack a file: a capture is read; an interface is not looked for.
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(key) if key.starts_with(|first: char| !first.is_whitespace()) => format!("{key}\n"),
+        _ => format!("{line}\n"),
+    };
+    let text: String = example.stdout.lines().map(line).collect();
+    assert!(text.contains("\n[[replay]]\n"));
     let capture = folder.path().join("traffic.pcap").display().to_string();
     fs::write(&capture, traffic()).expect("a capture");
-    fs::write(&path, example.stdout.replace("/tmp/traffic.pcap", &capture)).expect("a file");
+    fs::write(&path, text.replace("/tmp/traffic.pcap", &capture)).expect("a file");
     let checked = txq(&["check", &path.display().to_string()]);
     assert_eq!((checked.status.code(), checked.stdout.as_str(), checked.stderr.as_str()), (Some(0), "", ""));
 }
@@ -38,6 +47,37 @@ fn the_examples_of_a_run_are_right() {
     for path in files.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         let checked = txq(&["check", &path.display().to_string()]);
         assert_eq!((checked.status.code(), checked.stderr.as_str()), (Some(0), ""), "{path:?}");
+    }
+}
+
+/// Each line of the example of a run that is a key in a comment is one that the file may have.
+#[test]
+fn the_keys_in_comments_are_right() {
+    let folder = TempDir::new();
+    let example = txq(&["run", "--print-example"]).stdout;
+    let path = folder.path().join("one.toml");
+    let lines: Vec<&str> = example.lines().collect();
+    let is_key = |line: &str| line.starts_with("# ") && line.contains(" = ") && !line.starts_with("# [");
+    let tables: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].starts_with("# [device.")).collect();
+    let keys: Vec<usize> = (0..lines.len()).filter(|&at| is_key(lines[at])).collect();
+    assert!(keys.len() > 12 && tables.len() == 5, "{example}");
+    for &at in &keys {
+        let table = tables.iter().copied().find(|table| table + 1 == at);
+        let text = lines.iter().enumerate().map(|(n, line)| match line {
+            line if n == at || Some(n) == table => format!("{}\n", &line[2..]),
+            // The null device's place is taken by another one.
+            line if table.is_some() && (line.starts_with("[device.null]") || line.starts_with("ring =")) => {
+                "\n".to_owned()
+            }
+            // The affinity is that of two workers.
+            line if lines[at].starts_with("# affinity") && line.starts_with("# workers") => {
+                format!("{}\n", &line[2..])
+            }
+            line => format!("{line}\n"),
+        });
+        fs::write(&path, text.collect::<String>()).expect("a file");
+        let checked = txq(&["check", &path.display().to_string()]);
+        assert_eq!((checked.status.code(), checked.stderr.as_str()), (Some(0), ""), "{}", lines[at]);
     }
 }
 

@@ -89,14 +89,110 @@ fn an_interface_of_af_xdp_goes_and_comes_back() {
     gone_and_back("af_xdp");
 }
 
+/// Sets the MTU of both pairs.
+fn set_mtu(bench: &Bench, mtu: u32) {
+    for (end, port) in [(&bench.near, "e0"), (&bench.far, "e0"), (&bench.middle, "m0"), (&bench.middle, "m1")]
+    {
+        end.ip(&format!("link set {port} mtu {mtu}"));
+    }
+}
+
+/// Long frames pass if the MTU is `large` at the start, and if it becomes `large` later.
+fn follows_mtu(kind: &str, large: u32) {
+    let Some(bench) = Bench::new("a_bridge_follows_the_mtu", kind, false) else { return };
+    let size = large - 28;
+    set_mtu(&bench, large);
+    let daemon = bench.daemon(&file(kind));
+    assert!(bench.answers(LONG));
+    bench.ping(5, size);
+    end(daemon);
+    set_mtu(&bench, 1500);
+    let daemon = bench.daemon(&file(kind));
+    assert!(bench.answers(LONG));
+    bench.txq("tc qdisc replace dev far root handle 7: pfifo limit 77").good();
+    set_mtu(&bench, large);
+    // Meanwhile the device may be absent.
+    let is_told = || bench.txq("dev show far").out.contains(&format!("mtu {large} "));
+    assert!(wait_until(LONG, is_told), "{}", daemon.text());
+    assert!(wait_until(LONG, || daemon.text().contains("\"far\" is opened anew")), "{}", daemon.text());
+    assert!(bench.answers(LONG));
+    bench.ping(5, size);
+    let is_kept = || bench.txq("tc qdisc show dev far").out.contains("qdisc pfifo 7: root");
+    assert!(wait_until(LONG, is_kept), "{}", daemon.text());
+    end(daemon);
+}
+
 #[test]
-fn a_missing_interface_is_refused_at_the_start() {
-    let Some(bench) = Bench::new("a_missing_interface_is_refused_at_the_start", "af_packet", true) else {
+fn a_bridge_follows_the_mtu() {
+    follows_mtu("af_packet", 9000);
+}
+
+#[test]
+fn a_bridge_of_af_xdp_follows_the_mtu() {
+    follows_mtu("af_xdp", 3000);
+}
+
+#[test]
+fn frames_beyond_those_of_af_xdp_are_said_and_counted() {
+    let Some(bench) = Bench::new("frames_beyond_those_of_af_xdp_are_said_and_counted", "af_xdp", false)
+    else {
+        return;
+    };
+    set_mtu(&bench, 9000);
+    let mut daemon = bench.daemon(&file("af_xdp"));
+    daemon.wait_for_text("those of more than 3840 are dropped (rx_length_errors): af_xdp takes", LONG);
+    assert!(bench.answers(LONG));
+    let words = ["-n", "-c", "3", "-W", "1", "-i", "0.2", "-s", "8000", FAR];
+    let done = bench.near.command("ping").args(words).output().expect("ping");
+    assert!(!done.status.success());
+    assert!(wait_until(LONG, || bench.counter("near", "rx_length_errors") >= 3));
+    end(daemon);
+}
+
+#[test]
+fn an_interface_that_is_absent_at_the_start_is_waited_for() {
+    for kind in ["af_packet", "af_xdp"] {
+        let test = "an_interface_that_is_absent_at_the_start_is_waited_for";
+        let Some(bench) = Bench::new(test, kind, false) else { return };
+        bench.middle.ip("link del m1");
+        let mut daemon = bench.daemon(&file(kind));
+        daemon.wait_for_text("interface \"m1\" does not exist: its device waits for it", LONG);
+        bench.connect("m1", &bench.far, FAR, false);
+        daemon.wait_for_text("interface \"m1\" is there", LONG);
+        assert!(bench.answers(LONG), "{}", daemon.text());
+        end(daemon);
+    }
+}
+
+/// The kernel's answers and a second bridge are said; both bridges go on.
+#[test]
+fn others_that_receive_the_same_frames_are_said() {
+    let test = "others_that_receive_the_same_frames_are_said";
+    let Some(bench) = Bench::new(test, "af_packet", false) else { return };
+    let first = bench.daemon(&file("af_packet"));
+    assert!(!first.text().contains("too"), "{}", first.text());
+    bench.middle.ip("addr add 10.99.0.1/24 dev m1");
+    let other = bench.folder.path().join("other.sock").display().to_string();
+    let mut command = bench.middle.command(env!("CARGO_BIN_EXE_txq"));
+    let mut second = Running::start(command.args(["bridge", "m0", "m1", "--socket", &other]));
+    second.wait_for_text("listening on", LONG);
+    let text = end(second);
+    for port in ["m0", "m1"] {
+        assert!(text.contains(&format!("interface \"{port}\" is bridged by another txq, too")), "{text}");
+        let told = text.contains(&format!("interface \"{port}\" has an IP address"));
+        assert_eq!(told, port == "m1", "{text}");
+    }
+    end(first);
+}
+
+#[test]
+fn a_missing_interface_is_refused_by_strict() {
+    let Some(bench) = Bench::new("a_missing_interface_is_refused_by_strict", "af_packet", true) else {
         return;
     };
     let path = bench.write(&file("af_packet").replace("m1", "m7"));
     let mut command = bench.middle.command(env!("CARGO_BIN_EXE_txq"));
-    let words = ["daemon", "--config", &path, "--socket", &bench.socket()];
+    let words = ["daemon", "--strict", "--config", &path, "--socket", &bench.socket()];
     let ended = Running::start(command.args(words)).finish(LONG);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(

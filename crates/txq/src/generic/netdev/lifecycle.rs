@@ -90,6 +90,20 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
 
+    /// Returns the MTU: the longest packet without its link-layer header, in bytes.
+    #[inline(never)]
+    pub fn mtu(&self) -> u32 {
+        let header = self.shared.info.link.header_len();
+        self.control(|tree, _| tree.env.mtu.saturating_sub(header))
+    }
+
+    /// Sets the MTU, in bytes, under traffic (`dev_set_mtu`).
+    #[inline(never)]
+    pub fn set_mtu(&self, mtu: u32) {
+        let header = self.shared.info.link.header_len();
+        self.control(|tree, _| tree.env.mtu = mtu.saturating_add(header));
+    }
+
     /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
@@ -101,10 +115,11 @@ impl<A: Arch> NetDev<A> {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        if info.txqs < built || info.mtu < ours.mtu {
+        let mtu = self.mtu();
+        if info.txqs < built || info.mtu < mtu {
             let why = format!(
                 "driver \"{}\" has {} txqs and an MTU of {}: device \"{}\" needs at least {} and {}",
-                info.name, info.txqs, info.mtu, ours.name, built, ours.mtu
+                info.name, info.txqs, info.mtu, ours.name, built, mtu
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
