@@ -28,6 +28,9 @@ pub struct NewDevice {
     pub tx_queue_len: Option<u32>,
     /// The longest packet without its link-layer header, in bytes.
     pub mtu: Option<u32>,
+    /// Whether the client's user is the program's own, or root. Any other client may not have files, interfaces and sockets opened: the
+    /// program would open them with permissions that the client lacks.
+    pub by_owner: bool,
 }
 
 /// The program's function that makes a device for a command.

@@ -4,6 +4,8 @@ mod device;
 #[path = "../../../tests/support/skip.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod skip;
+#[path = "../../../tests/support/user.rs"]
+mod user;
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -16,6 +18,7 @@ use device::{Folder, LONG, Raw, device, wait_for, words};
 use serde_json::Value;
 use skip::require_root;
 use txq_control::{Access, Client, Error, Limits, Server, serve};
+use user::{NOBODY, as_user};
 
 const INFO: &str = "{\"info\":{}}";
 
@@ -273,29 +276,6 @@ fn links_are_refused_as_lock_and_as_socket() {
     assert!(serve(&dev, folder.socket()).is_err());
     assert!(other.exists());
 }
-
-/// Runs `f` on a thread with another user and group, and without supplementary groups.
-fn as_user<T: Send>(uid: u32, gid: u32, f: impl FnOnce() -> T + Send) -> T {
-    let become_user = || {
-        // SAFETY: the calls take integers and a null list of length 0. Made directly, they change this thread alone.
-        unsafe {
-            assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
-            assert_eq!(libc::syscall(libc::SYS_setresgid, gid, gid, gid), 0);
-            assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
-        }
-    };
-    std::thread::scope(|scope| {
-        scope
-            .spawn(move || {
-                become_user();
-                f()
-            })
-            .join()
-            .expect("no panic")
-    })
-}
-
-const NOBODY: u32 = 65534;
 
 #[test]
 fn other_users_are_refused() {

@@ -16,6 +16,7 @@ use crate::answer::{Answer, INPUT, REFUSED};
 use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
+use crate::peer::{Access, Peer};
 use crate::record::{self, Recordings};
 use crate::tc::Show;
 use crate::{Limits, dev, monitor, stat, tc, trace};
@@ -89,7 +90,7 @@ impl Service {
         match request {
             Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
             Request::Batch { commands, show, force } => self.batch(&commands, &show, force),
-            Request::Dev { words } => dev::run(&self.devices, &words),
+            Request::Dev { words } => dev::run(&self.devices, &words, is_owner(client)),
             Request::Info {} => Answer::of(self.info()),
             Request::Stat { dev } => stat::stat(&self.devices, dev.as_deref()),
             Request::Reload {} => self.reload(),
@@ -194,6 +195,12 @@ impl Service {
             }
         }
     }
+}
+
+/// Returns whether a client's user is the program's own, or root.
+fn is_owner(client: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    Peer::of(client).is_ok_and(|peer| Access::Owner.allows(peer, own))
 }
 
 /// Returns the answer to a command, also if it panics: a panic of a qdisc or a driver must not end the server.
