@@ -314,3 +314,46 @@ fn other_users_are_refused() {
     let _server = everyone.start().unwrap();
     as_user(NOBODY, NOBODY, || works(&socket));
 }
+
+/// Returns a device with so many classes.
+fn with_classes(name: &str, classes: u32) -> txq::NetDev {
+    let dev = device(name);
+    txq_control::tc::apply(&dev, "qdisc replace root handle 1: drr").unwrap();
+    for minor in 1..=classes {
+        txq_control::tc::apply(&dev, &format!("class add parent 1: classid 1:{minor:x} drr")).unwrap();
+    }
+    dev
+}
+
+/// Clients that do not read their answers hold no thread: others are answered, and the server ends.
+#[test]
+fn readers_that_do_not_read_delay_nobody() {
+    let (folder, dev, big) = (Folder::new(), device("d0"), with_classes("big", 5000));
+    // Without end for this test: nothing but the bounds under test lets others pass.
+    let limits = short(|limits| (limits.commands, limits.answer_time) = (4, LONG * 100));
+    let server =
+        Server::builder().at(folder.socket()).device(&dev).device(&big).limits(limits).start().unwrap();
+    let show = "{\"tc\":{\"words\":[\"class\",\"show\",\"dev\",\"big\"],\"show\":{\"stats\":true}}}\n";
+    let command = "[\"class\",\"show\",\"dev\",\"big\"]";
+    let batch = format!("{{\"batch\":{{\"commands\":[{}]}}}}\n", [command; 5000].join(","));
+    let silent: Vec<_> = (0..12)
+        .map(|n| {
+            let mut raw = Raw::new(&folder.socket());
+            raw.write(if n < 8 { show } else { &batch }.as_bytes()).unwrap();
+            raw
+        })
+        .collect();
+    works(&folder.socket());
+    // The answer is whole when it is read late.
+    let mut late = Raw::new(&folder.socket());
+    let answer = late.ask(show.trim_end()).unwrap();
+    assert_eq!(answer["out"].as_str().unwrap().matches("class drr").count(), 5000);
+    // Ends now, although commands of batches are left and answers are not read.
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(server);
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(LONG).expect("the server ends");
+    drop(silent);
+}
