@@ -22,6 +22,7 @@ mod changes;
 mod driver;
 mod message;
 mod process;
+mod record;
 mod send;
 mod socket;
 mod symbols;

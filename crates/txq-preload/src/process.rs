@@ -2,8 +2,6 @@
 
 use std::env;
 use std::ffi::c_int;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -16,6 +14,7 @@ use txq::{NetDev, Sender, tc};
 use txq_control::{Error, Place, Server};
 
 use crate::driver::Out;
+use crate::record::Record;
 use crate::socket::Sockets;
 use crate::sys::{self, Undisturbed};
 use crate::table::{Entry, Table};
@@ -28,7 +27,6 @@ const QDISC: &str = "TXQ_EXEC_QDISC";
 const BATCH: &str = "TXQ_EXEC_BATCH";
 const NAME: &str = "TXQ_EXEC_NAME";
 const DRAIN_MS: &str = "TXQ_EXEC_DRAIN_MS";
-const RECORD: &str = "TXQ_EXEC_RECORD";
 
 /// The pool of a process. A buffer takes any datagram; only the pages that datagrams have filled take memory.
 const BUFFERS: u32 = 4096;
@@ -48,7 +46,7 @@ struct Settings {
     /// How long the exit waits for queued datagrams.
     drain: Duration,
     /// The file that records are appended to.
-    record: Option<String>,
+    record: Option<Record>,
     program: String,
 }
 
@@ -208,14 +206,10 @@ fn start(settings: &Settings) -> Result<Process, String> {
 
 /// Appends a record, with the process's id and program, to the file of `txq exec`.
 fn record(settings: &Settings, mut record: Value) {
-    let Some(path) = &settings.record else { return };
+    let Some(file) = &settings.record else { return };
     record["pid"] = sys::pid().into();
     record["program"] = settings.program.clone().into();
-    // `txq exec` may be gone, and nothing here depends on its report.
-    let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| {
-        // One call: records of several processes do not mix.
-        file.write_all(format!("{record}\n").as_bytes())
-    });
+    file.append(&record);
 }
 
 /// Reads the settings when the library is loaded.
@@ -229,7 +223,7 @@ pub(crate) fn loaded() {
         batch: env::var(BATCH).unwrap_or_default(),
         name: env::var(NAME).ok(),
         drain: Duration::from_millis(drain),
-        record: env::var(RECORD).ok(),
+        record: Record::named(),
         program: program.unwrap_or_else(|| "program".to_owned()),
     };
     let settings = SETTINGS.get_or_init(|| settings);
