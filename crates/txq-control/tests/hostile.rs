@@ -357,3 +357,21 @@ fn readers_that_do_not_read_delay_nobody() {
     end.recv_timeout(LONG).expect("the server ends");
     drop(silent);
 }
+
+/// A client reads no answer without end.
+#[test]
+fn an_answer_without_end_is_an_error() {
+    let folder = Folder::new();
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let (chunk, mut sent) = ([b' '; 1 << 16], 0u64);
+        while std::io::Write::write_all(&mut client, &chunk).is_ok() {
+            sent += chunk.len() as u64;
+            assert!(sent < 1 << 30, "the client reads without end");
+        }
+    });
+    let error = Client::connect_within(folder.socket(), LONG).unwrap().info().unwrap_err();
+    assert!(error.to_string().contains("longer than 64 MiB"), "{error}");
+    server.join().unwrap();
+}
