@@ -165,7 +165,7 @@ fn a_folder_that_is_missing_is_told() {
     assert!(error.starts_with("pcap file \"/nowhere/out.pcap\" cannot be created"), "{error}");
 }
 
-/// A pipe would hold the caller until it has a reader. What is there stays as it is.
+/// A pipe would hold the caller until it has a reader. The file that is found stays as it is.
 #[test]
 fn only_regular_files_are_written() {
     let (pipe, socket) = (Temp::new(), Temp::new());

@@ -47,7 +47,7 @@ fn a_member_has_nothing_opened() {
     assert_eq!(fs::read_to_string(&victim).expect("a file"), "mine");
     assert!(!socket.exists());
     assert_eq!(dev("show").out, "");
-    // What has nothing of the system is theirs, and everything is root's.
+    // Members add devices that use nothing of the system, and root adds all.
     for words in ["add d0", "add n0 type null ring 64", "del d0", "del n0"] {
         assert_eq!(dev(words).rc, 0, "{words}");
     }
