@@ -14,3 +14,4 @@ pub(crate) mod report;
 pub(crate) mod skip;
 pub(crate) mod socket_frame;
 pub(crate) mod tempdir;
+pub(crate) mod user;

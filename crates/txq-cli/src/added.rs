@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::ensure;
+use anyhow::{Context, anyhow, ensure};
 use txq::NetDev;
 use txq_control::{Builder, NewDevice};
 
@@ -17,54 +17,68 @@ pub(crate) type Counters = Box<dyn Fn(&str) -> Vec<(String, u64)> + Send + Sync>
 #[derive(Default)]
 struct Added {
     /// `None` until the first device is made.
-    shared: Option<Dummies>,
+    shared: Mutex<Option<Arc<Dummies>>>,
+    sockets: Mutex<Open>,
+}
+
+/// The sockets of devices.
+#[derive(Default)]
+struct Open {
     sockets: Sockets,
     /// Names of devices and of their sockets.
-    open: Vec<(String, String)>,
+    names: Vec<(String, String)>,
 }
 
 /// Lets commands make devices and sockets. A device has the counters of its socket beside `more`.
 pub(crate) fn by_commands(builder: Builder, more: Option<Counters>) -> Builder {
-    let added = Arc::new(Mutex::new(Added::default()));
+    let added = Arc::new(Added::default());
     let (counted, removed) = (added.clone(), added.clone());
     builder
-        .make_devices(move |new| lock(&added).make(new).map_err(|error| format!("{error:#}").into()))
-        .on_remove(move |device| lock(&removed).remove(device))
+        .make_devices(move |new| added.make(new).map_err(|error| format!("{error:#}").into()))
+        .on_remove(move |device| lock(&removed.sockets).remove(device))
         .counters(move |device| {
-            let own = lock(&counted).sockets.stats();
+            let own = lock(&counted.sockets).sockets.stats();
             let own = own.iter().filter(|socket| socket.device == device).flat_map(socket::counters);
             more.iter().flat_map(|more| more(device)).chain(own).collect()
         })
 }
 
-fn lock(added: &Mutex<Added>) -> MutexGuard<'_, Added> {
-    added.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Added {
-    fn make(&mut self, new: &NewDevice) -> anyhow::Result<NetDev> {
+    /// Makes a device. No lock is held while the system opens it: counters are read meanwhile.
+    fn make(&self, new: &NewDevice) -> anyhow::Result<NetDev> {
         let (device, socket) = config::of_words(new)?;
-        let shared = match self.shared.take() {
-            Some(shared) => shared,
-            None => Dummies::start()?,
-        };
-        let shared = self.shared.insert(shared);
-        let Some(socket) = socket else { return device::added(&device, shared, 0) };
+        let shared = self.shared()?;
+        let Some(socket) = socket else { return device::added(&device, &shared, 0) };
         let name = socket::name(&socket);
-        ensure!(
-            !self.open.iter().any(|(_, open)| *open == name),
-            "another device has a socket called \"{name}\": use another file name"
-        );
-        let dev = device::added(&device, shared, socket::buffers(&socket))?;
-        self.sockets.open(&socket, &dev)?;
-        self.open.push((new.name.clone(), name));
+        let is_taken = |open: &Open| open.names.iter().any(|(_, open)| *open == name);
+        let taken = || anyhow!("another device has a socket called \"{name}\": use another file name");
+        ensure!(!is_taken(&lock(&self.sockets)), taken());
+        let dev = device::added(&device, &shared, socket::buffers(&socket))?;
+        let mut open = lock(&self.sockets);
+        ensure!(!is_taken(&open), taken());
+        open.sockets.open(&socket, &dev)?;
+        open.names.push((new.name.clone(), name));
         Ok(dev)
     }
 
+    fn shared(&self) -> anyhow::Result<Arc<Dummies>> {
+        let mut shared = lock(&self.shared);
+        if shared.is_none() {
+            *shared = Some(Arc::new(Dummies::start()?));
+        }
+        shared.clone().context("started")
+    }
+}
+
+impl Open {
     /// Closes the socket of a device that is removed.
     fn remove(&mut self, device: &str) {
-        self.open.retain(|(of, _)| of != device);
-        let open = &self.open;
-        self.sockets.close(|name| open.iter().any(|(_, stays)| stays == name));
+        self.names.retain(|(of, _)| of != device);
+        let names = &self.names;
+        self.sockets.close(|name| names.iter().any(|(_, stays)| stays == name));
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::common::failure::Refused;
+use crate::common::out::printable;
 use anyhow::Context;
 use txq_control::{Answer, Builder, Client, Error, Place, Server};
 
@@ -51,11 +52,11 @@ pub(crate) fn failed(error: Error) -> anyhow::Error {
     }
 }
 
-/// Prints both texts; returns the exit code.
+/// Prints both texts, as [`printable`] ones; returns the exit code.
 pub(crate) fn tell(answer: &Answer) -> anyhow::Result<ExitCode> {
-    std::io::stderr().write_all(answer.err.as_bytes())?;
+    std::io::stderr().write_all(printable(&answer.err).as_bytes())?;
     let mut out = std::io::stdout();
-    out.write_all(answer.out.as_bytes())?;
+    out.write_all(printable(&answer.out).as_bytes())?;
     out.flush()?;
     Ok(ExitCode::from(answer.rc))
 }

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -86,7 +87,8 @@ fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     command.env("TXQ_EXEC_BATCH", texts(&batch)).env("TXQ_EXEC_NAME", &socket);
     command.env("TXQ_EXEC_DRAIN_MS", args.drain.0.as_millis().to_string());
     let path = format!("/proc/{}/fd/{}", std::process::id(), records.as_raw_fd());
-    command.env("TXQ_EXEC_RECORD", &path);
+    let own = records.metadata().map_err(Failure::own)?;
+    command.env("TXQ_EXEC_RECORD", &path).env("TXQ_EXEC_RECORD_ID", format!("{}:{}", own.dev(), own.ino()));
     let mut child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => Failure::absent(format!("{}: {error}", program.path.display())),
         _ => Failure::cannot(format!("{}: {error}", program.path.display())),

@@ -68,11 +68,15 @@ mod without;
 mod xps;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use args::{Args, Command};
 
 /// Runs the command that the program's arguments name, and returns its exit code.
 pub fn main() -> ExitCode {
+    // A file that reaches the limit of its size is an error of the write, as a full disk is, and does not end the process. Programs that
+    // this one executes have the signal's own action again.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let args = match Args::read() {
         Ok(args) => args,
         Err(error) => return failure::usage(&error),

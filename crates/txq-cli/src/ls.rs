@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::common::out;
+use crate::common::out::{self, cell};
 use anyhow::{anyhow, ensure};
 use serde_json::json;
 use txq_control::{Program, State, list, list_folder, probe};
@@ -38,15 +38,19 @@ pub(crate) fn ls(args: &LsArgs) -> anyhow::Result<()> {
     }
     out::write(&table(&found))?;
     for stale in found.iter().filter(|found| found.state == State::Stale) {
-        let path = stale.path.display();
-        eprintln!("txq: {path} is stale: its program is dead, and the next one of this name replaces it");
+        let path = stale.path.display().to_string();
+        eprintln!(
+            "txq: {} is stale: its program is dead, and the next one of this name replaces it",
+            cell(&path)
+        );
     }
     Ok(())
 }
 
 /// Returns the rows of all sockets that are not stale, under a header; an empty text without rows.
 fn table(found: &[Program]) -> String {
-    let rows: Vec<_> = found.iter().filter(|found| found.state != State::Stale).map(row).collect();
+    let live = found.iter().filter(|found| found.state != State::Stale);
+    let rows: Vec<_> = live.map(|found| row(found).map(|text| cell(&text).into_owned())).collect();
     if rows.is_empty() {
         return String::new();
     }

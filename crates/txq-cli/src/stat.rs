@@ -1,6 +1,6 @@
 //! `txq stat`: the counters of a running program's devices, as `ethtool -S` prints those of a card.
 
-use crate::common::out;
+use crate::common::out::{self, cell};
 use serde_json::{Map, Value, json};
 use txq_control::Counters;
 
@@ -16,8 +16,8 @@ pub(crate) fn stat(args: &StatArgs) -> anyhow::Result<()> {
         return out::write(&format!("{}\n", json!(devices)));
     }
     let lines = |device: &Counters| {
-        let counters = device.counters.iter().map(|(name, value)| format!("     {name}: {value}\n"));
-        format!("{} statistics:\n{}", device.device, counters.collect::<String>())
+        let counters = device.counters.iter().map(|(name, value)| format!("     {}: {value}\n", cell(name)));
+        format!("{} statistics:\n{}", cell(&device.device), counters.collect::<String>())
     };
     out::write(&found.iter().map(lines).collect::<String>())
 }

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::time::{Duration, Instant};
 
 use crate::common::failure::{Refused, refused};
+use crate::common::out::cell;
 use crate::common::stop::Signals;
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -116,7 +117,7 @@ impl Output {
 
     fn event(&mut self, event: &TraceEvent) -> anyhow::Result<()> {
         match self {
-            Self::Text(out) => writeln!(out, "{}", text::line(event)).context("stdout"),
+            Self::Text(out) => writeln!(out, "{}", cell(&text::line(event))).context("stdout"),
             Self::Json(out) => {
                 serde_json::to_writer(&mut *out, event).map_err(io::Error::from).context("stdout")?;
                 writeln!(out).context("stdout")

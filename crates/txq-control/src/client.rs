@@ -26,6 +26,8 @@ pub use tracing::{Traced, Tracing};
 
 /// How long a client waits for an answer, unless the caller sets another time.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes. A list of 65,535 classes with their counters has a third of it.
+const LONGEST: usize = 64 << 20;
 
 /// A connection to a running txq.
 ///
@@ -271,6 +273,10 @@ impl Client {
                 return Ok(std::mem::replace(&mut self.read, rest));
             }
             searched = self.read.len();
+            if searched > LONGEST {
+                let text = format!("the answer is longer than {} MiB", LONGEST >> 20);
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
             set_socket_timeout(&self.stream, Timeout::Recv, left(end)?)?;
             let mut chunk = [0; 16 << 10];
             match (&self.stream).read(&mut chunk) {

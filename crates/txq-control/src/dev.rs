@@ -24,10 +24,10 @@ enum Command {
     Show(Option<String>),
 }
 
-/// Executes a command on `devices`; returns its output, or its error with an exit code.
-pub(crate) fn run(devices: &Devices, words: &[String]) -> Answer {
+/// Executes a command on `devices`; returns its output, or its error with an exit code. `by_owner` is that of [`NewDevice`].
+pub(crate) fn run(devices: &Devices, words: &[String], by_owner: bool) -> Answer {
     match Command::read(words) {
-        Ok(Command::Add(new)) => add(devices, &new),
+        Ok(Command::Add(new)) => add(devices, &NewDevice { by_owner, ..new }),
         Ok(Command::Del(name)) => match devices.remove(&name) {
             Ok(()) => Answer::default(),
             Err(NotRemoved::Absent) => Answer::no_device(&name, &devices.names()),
@@ -109,6 +109,7 @@ fn new_device<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<NewDevice,
         txqs: 1,
         tx_queue_len: None,
         mtu: None,
+        by_owner: false,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| bad(&format!("{word} without a value")));
@@ -160,6 +161,7 @@ mod tests {
             txqs: 4,
             tx_queue_len: Some(0),
             mtu: Some(9000),
+            by_owner: false,
         };
         let text = "add d0 type dummy numtxqueues 4 txqueuelen 0 mtu 9000";
         assert_eq!(read(text), Ok(Command::Add(dummy.clone())));

@@ -28,6 +28,9 @@ pub struct NewDevice {
     pub tx_queue_len: Option<u32>,
     /// The longest packet without its link-layer header, in bytes.
     pub mtu: Option<u32>,
+    /// Whether the client's user is the program's own, or root. Any other client may not have files, interfaces and sockets opened: the
+    /// program would open them with permissions that the client lacks.
+    pub by_owner: bool,
 }
 
 /// The program's function that makes a device for a command.
@@ -57,6 +60,8 @@ struct Known {
     lent: Vec<WeakNetDev>,
     /// The devices that commands made.
     made: Vec<NetDev>,
+    /// The names of devices that commands make now.
+    making: Vec<String>,
     /// The program's schedulers. Those that it no longer serves are removed at the next addition.
     schedulers: Vec<Arc<Mailbox>>,
 }
@@ -97,6 +102,7 @@ impl Known {
         lent.map(|dev| dev.info().name == name)
             .chain(self.made.iter().map(|dev| dev.info().name == name))
             .chain(self.schedulers().map(|mailbox| mailbox.name() == name))
+            .chain(self.making.iter().map(|making| making == name))
             .any(|is| is)
     }
 }
@@ -198,12 +204,24 @@ impl Devices {
 
     /// Makes and adds a device.
     pub(crate) fn add(&self, new: &NewDevice) -> Result<(), NotAdded> {
+        /// Gives a name back when it is dropped, also by a panic.
+        struct Making<'d>(&'d Devices, &'d str);
+        impl Drop for Making<'_> {
+            fn drop(&mut self) {
+                self.0.known().making.retain(|name| name != self.1);
+            }
+        }
         let mut known = self.known();
         if known.has(&new.name) {
             return Err(NotAdded::Exists);
         }
         let make = self.make.as_ref().ok_or(NotAdded::Unsupported)?;
-        known.made.push(make(new).map_err(NotAdded::Failed)?);
+        known.making.push(new.name.clone());
+        let _making = Making(self, &new.name);
+        // The lock is released first: the program may open files, and other commands do not wait for them.
+        drop(known);
+        let dev = make(new).map_err(NotAdded::Failed)?;
+        self.known().made.push(dev);
         Ok(())
     }
 

@@ -50,6 +50,7 @@ mod client;
 pub mod dev;
 mod devices;
 mod error;
+mod folder;
 mod info;
 mod limits;
 mod list;

@@ -1,17 +1,22 @@
 //! Sockets that servers listen on.
 
-use std::fs::{self, Metadata, Permissions};
+use std::ffi::OsString;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, fchmod};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 
-use crate::lock::{Lock, same};
+use crate::folder::{Folder, Id};
+use crate::lock::Lock;
 use crate::peer::Peer;
 use crate::{Access, Error, Place};
 
@@ -24,8 +29,10 @@ pub struct Socket {
     pub(crate) path: PathBuf,
     access: Access,
     pub(crate) socket: UnixListener,
+    folder: Arc<Folder>,
+    name: OsString,
     /// The socket's file, to remove no other one.
-    file: Metadata,
+    file: Id,
     process: u32,
     /// Released when the socket is removed.
     _lock: Lock,
@@ -35,38 +42,47 @@ pub struct Socket {
 
 impl Socket {
     /// Listens. Creates the folder, which it removes at the end if it is empty then (the runtime folder stays), and removes the socket of
-    /// a process that died.
+    /// a process of this user that died.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another server listens there; [`Error::Socket`] if a file that is not a socket is there, or if the
-    /// system refuses; [`Error::Name`] for a name that none can have.
+    /// [`Error::InUse`] if another program listens there; [`Error::Socket`] if a file is there that is not a socket or is another user's,
+    /// or if the system refuses; [`Error::Name`] for a name that none can have.
     pub fn open(place: &Place, access: Access) -> Result<Self, Error> {
         let path = place.path()?;
         let folders = make_folder(&path, matches!(place, Place::Name(_)))?;
-        let lock = Lock::take(&path)?;
-        // The lock was free, so no process listens on an old socket. Anything but a socket stays.
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.file_type().is_socket() => {
-                fs::remove_file(&path).map_err(Error::socket(&path, "the old one cannot be removed"))?;
+        let cannot_listen = |error| Error::socket(&path, "cannot listen")(error);
+        let (folder, name) = Folder::of(&path).map_err(cannot_listen)?;
+        let folder = Arc::new(folder);
+        let lock = Lock::take(&path, &folder, &name)?;
+        if let Some(old) = folder.entry(&name).map_err(cannot_listen)? {
+            let stays = |what| Err(Error::socket(&path, what)(ErrorKind::AlreadyExists.into()));
+            if !old.is_socket() {
+                return stays("there is a file that is no socket");
             }
-            Ok(_) => {
-                let exists = ErrorKind::AlreadyExists.into();
-                return Err(Error::socket(&path, "there is a file that is no socket")(exists));
+            if !old.is_own() {
+                return stays("there is another user's socket");
             }
-            Err(_) => {}
+            if let Some(pid) = served(&path, lock.before()).map_err(cannot_listen)? {
+                return Err(Error::InUse { path: path.into_owned(), pid });
+            }
+            let removed = folder.remove(&name, old.id());
+            removed.map_err(Error::socket(&path, "the old one cannot be removed"))?;
         }
-        let socket = bound(&path, access).map_err(Error::socket(&path, "cannot listen"))?;
-        let file = fs::symlink_metadata(&path).map_err(Error::socket(&path, "cannot listen"))?;
-        let socket = Self {
-            path: path.into_owned(),
-            access,
-            socket,
-            file,
-            process: process::id(),
-            _lock: lock,
-            _folders: folders,
+        let socket = bound(&path, access).map_err(cannot_listen)?;
+        // What the name stands for now, unless another user may write to the folder and has replaced it.
+        let made = folder.entry(&name).map_err(cannot_listen)?;
+        let Some(made) = made.filter(|made| made.is_socket() && made.is_own()) else {
+            return Err(Error::socket(&path, "other users may write to its folder")(
+                ErrorKind::PermissionDenied.into(),
+            ));
         };
-        socket.permit(access).map_err(Error::socket(&socket.path, "its permissions cannot be set"))?;
+        let (path, process) = (path.into_owned(), process::id());
+        let file = made.id();
+        let socket =
+            Self { path, access, socket, folder, name, file, process, _lock: lock, _folders: folders };
+        let group = if let Access::Group(group) = access { Some(group) } else { None };
+        let permitted = made.permit(group, access.mode());
+        permitted.map_err(Error::socket(&socket.path, "its permissions cannot be set"))?;
         Ok(socket)
     }
 
@@ -87,13 +103,6 @@ impl Socket {
         let allowed = self.access.allows(Peer::of(&client)?, own);
         Ok((client, allowed))
     }
-
-    fn permit(&self, access: Access) -> io::Result<()> {
-        if let Access::Group(group) = access {
-            std::os::unix::fs::chown(&self.path, None, Some(group))?;
-        }
-        fs::set_permissions(&self.path, Permissions::from_mode(access.mode()))
-    }
 }
 
 impl AsFd for Socket {
@@ -105,11 +114,27 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         // In a forked child, the socket is the parent's. A socket of another inode is another server's.
-        let here = || fs::symlink_metadata(&self.path).is_ok_and(|now| same(&now, &self.file));
-        if self.process == process::id() && here() {
+        if self.process == process::id() {
             // A failure has no remedy here: the next server on this path removes the socket.
-            let _ = fs::remove_file(&self.path);
+            let _ = self.folder.remove(&self.name, self.file);
         }
+    }
+}
+
+/// Returns whether a program listens at a path, and which, if the system names it. A socket that the server `before` left to a child
+/// does not count: that server is dead.
+fn served(path: &Path, before: Option<u32>) -> io::Result<Option<Option<u32>>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {
+            let pid = Peer::of(&socket.into())?.pid;
+            Ok((pid.is_none() || pid != before).then_some(pid))
+        }
+        Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(None),
+        // Its queue is full, or it is a socket of another type.
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::PROTOTYPE) => Ok(Some(None)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -215,6 +240,57 @@ mod tests {
         fs::write(folder.join("a/other"), "").unwrap();
         drop(socket);
         assert!(folder.join("a/other").exists() && !folder.join("a/b").exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn another_programs_socket_stays() {
+        let folder = folder("served");
+        let (path, datagrams) = (folder.join("s"), folder.join("d"));
+        let other = UnixListener::bind(&path).unwrap();
+        let _other = std::os::unix::net::UnixDatagram::bind(&datagrams).unwrap();
+        for path in [&path, &datagrams] {
+            let refused = Socket::open(&Place::from(path.clone()), Access::Owner);
+            assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+        }
+        UnixStream::connect(&path).expect("the listener's socket is still there");
+        assert!(datagrams.exists());
+        drop(other);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_with_a_second_name_keeps_its_text() {
+        let folder = folder("hard");
+        let victim = folder.join("victim");
+        fs::write(&victim, "mine").unwrap();
+        fs::hard_link(&victim, folder.join("s.lock")).unwrap();
+        let refused = Socket::open(&Place::from(folder.join("s")), Access::Owner).unwrap_err();
+        assert!(refused.to_string().contains("of this user alone"), "{refused}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Between two steps of a server, another user may replace its socket in a folder that the user may write to.
+    #[test]
+    fn permissions_are_set_on_no_link() {
+        let folder = folder("swapped");
+        let (path, victim) = (folder.join("s"), folder.join("victim"));
+        fs::write(&victim, "mine").unwrap();
+        fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let (of, name) = Folder::of(&path).unwrap();
+        let _socket = bound(&path, Access::Owner).unwrap();
+        let made = of.entry(&name).unwrap().unwrap();
+        fs::rename(&path, folder.join("moved")).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        made.permit(None, 0o666).unwrap();
+        let mode = |path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(victim), mode(folder.join("moved"))), (0o600, 0o666));
+        let link = of.entry(&name).unwrap().unwrap();
+        assert!(!link.is_socket());
+        // Nor is the link removed as the socket.
+        of.remove(&name, made.id()).unwrap();
+        assert!(fs::symlink_metadata(&path).is_ok());
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -4,6 +4,8 @@ mod device;
 #[path = "../../../tests/support/skip.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod skip;
+#[path = "../../../tests/support/user.rs"]
+mod user;
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -16,6 +18,7 @@ use device::{Folder, LONG, Raw, device, wait_for, words};
 use serde_json::Value;
 use skip::require_root;
 use txq_control::{Access, Client, Error, Limits, Server, serve};
+use user::{NOBODY, as_user};
 
 const INFO: &str = "{\"info\":{}}";
 
@@ -274,29 +277,6 @@ fn links_are_refused_as_lock_and_as_socket() {
     assert!(other.exists());
 }
 
-/// Runs `f` on a thread with another user and group, and without supplementary groups.
-fn as_user<T: Send>(uid: u32, gid: u32, f: impl FnOnce() -> T + Send) -> T {
-    let become_user = || {
-        // SAFETY: the calls take integers and a null list of length 0. Made directly, they change this thread alone.
-        unsafe {
-            assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
-            assert_eq!(libc::syscall(libc::SYS_setresgid, gid, gid, gid), 0);
-            assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
-        }
-    };
-    std::thread::scope(|scope| {
-        scope
-            .spawn(move || {
-                become_user();
-                f()
-            })
-            .join()
-            .expect("no panic")
-    })
-}
-
-const NOBODY: u32 = 65534;
-
 #[test]
 fn other_users_are_refused() {
     if !require_root("other_users_are_refused") {
@@ -333,4 +313,65 @@ fn other_users_are_refused() {
     let everyone = Server::builder().at(socket.as_path()).device(&dev).access(Access::Everyone);
     let _server = everyone.start().unwrap();
     as_user(NOBODY, NOBODY, || works(&socket));
+}
+
+/// Returns a device with so many classes.
+fn with_classes(name: &str, classes: u32) -> txq::NetDev {
+    let dev = device(name);
+    txq_control::tc::apply(&dev, "qdisc replace root handle 1: drr").unwrap();
+    for minor in 1..=classes {
+        txq_control::tc::apply(&dev, &format!("class add parent 1: classid 1:{minor:x} drr")).unwrap();
+    }
+    dev
+}
+
+/// Clients that do not read their answers hold no thread: others are answered, and the server ends.
+#[test]
+fn readers_that_do_not_read_delay_nobody() {
+    let (folder, dev, big) = (Folder::new(), device("d0"), with_classes("big", 5000));
+    // Without end for this test: nothing but the bounds under test lets others pass.
+    let limits = short(|limits| (limits.commands, limits.answer_time) = (4, LONG * 100));
+    let server =
+        Server::builder().at(folder.socket()).device(&dev).device(&big).limits(limits).start().unwrap();
+    let show = "{\"tc\":{\"words\":[\"class\",\"show\",\"dev\",\"big\"],\"show\":{\"stats\":true}}}\n";
+    let command = "[\"class\",\"show\",\"dev\",\"big\"]";
+    let batch = format!("{{\"batch\":{{\"commands\":[{}]}}}}\n", [command; 5000].join(","));
+    let silent: Vec<_> = (0..12)
+        .map(|n| {
+            let mut raw = Raw::new(&folder.socket());
+            raw.write(if n < 8 { show } else { &batch }.as_bytes()).unwrap();
+            raw
+        })
+        .collect();
+    works(&folder.socket());
+    // The answer is whole when it is read late.
+    let mut late = Raw::new(&folder.socket());
+    let answer = late.ask(show.trim_end()).unwrap();
+    assert_eq!(answer["out"].as_str().unwrap().matches("class drr").count(), 5000);
+    // Ends now, although commands of batches are left and answers are not read.
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(server);
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(LONG).expect("the server ends");
+    drop(silent);
+}
+
+/// A client reads no answer without end.
+#[test]
+fn an_answer_without_end_is_an_error() {
+    let folder = Folder::new();
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let (chunk, mut sent) = ([b' '; 1 << 16], 0u64);
+        while std::io::Write::write_all(&mut client, &chunk).is_ok() {
+            sent += chunk.len() as u64;
+            assert!(sent < 1 << 30, "the client reads without end");
+        }
+    });
+    let error = Client::connect_within(folder.socket(), LONG).unwrap().info().unwrap_err();
+    assert!(error.to_string().contains("longer than 64 MiB"), "{error}");
+    server.join().unwrap();
 }

@@ -172,3 +172,43 @@ fn commands_restore_every_kind_whatever_the_device_has() {
         }
     }
 }
+
+/// A qdisc may have the hook's major number: the hook is not below it.
+#[test]
+fn the_hooks_number_may_be_a_qdiscs() {
+    let empty = || NetDev::builder(Sink("d0".to_owned())).qdisc("noqueue").start().expect("a device");
+    let (from, to) = (empty(), empty());
+    for command in [
+        "qdisc add root handle ffff: prio",
+        "qdisc add parent ffff:1 handle 2: tbf rate 1mbit burst 2k limit 3k",
+    ] {
+        tc::apply(&from, command).unwrap();
+    }
+    // Whether the device takes a hook beside it, is the device's affair.
+    let _ = tc::apply(&from, "qdisc add ingress");
+    let saved = tc::save(&from);
+    assert!(saved.contains("parent ffff:1 handle 2: tbf"), "{saved}");
+    saved.lines().for_each(|command| tc::apply(&to, command).unwrap());
+    assert_eq!(tc::save(&to), saved);
+}
+
+/// hfsc has classes below classes without end, and every walk ends: a save, the lists, the tree, and the end of the device.
+#[test]
+fn a_chain_of_many_classes_is_saved() {
+    const MANY: u32 = 4000;
+    let empty = || NetDev::builder(Sink("d0".to_owned())).qdisc("noqueue").start().expect("a device");
+    let (from, to) = (empty(), empty());
+    tc::apply(&from, "qdisc add root handle 1: hfsc").unwrap();
+    for minor in 1..=MANY {
+        let parent = if minor == 1 { String::new() } else { format!("{:x}", minor - 1) };
+        tc::apply(&from, &format!("class add parent 1:{parent} classid 1:{minor:x} hfsc sc rate 1mbit"))
+            .unwrap();
+    }
+    let saved = tc::save(&from);
+    assert_eq!(saved.lines().filter(|line| line.starts_with("class ")).count(), MANY as usize);
+    saved.lines().for_each(|command| tc::apply(&to, command).unwrap());
+    assert_eq!(tc::save(&to), saved);
+    // From the last to the first, since a class with others below it stays.
+    (1..=MANY).rev().for_each(|minor| tc::apply(&to, &format!("class del classid 1:{minor:x}")).unwrap());
+    assert_eq!(to.classes(Default::default()).iter().filter(|class| class.handle.minor() > 0).count(), 0);
+}

@@ -43,11 +43,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pcap_file::pcap::PcapHeader;
 use pcap_file::{DataLink, Endianness, TsResolution};
+use rustix::fs::{FileType, Mode, OFlags, fstat, ftruncate, open};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
@@ -80,22 +83,23 @@ impl Pcap {
     /// Creates the file, or empties it if it exists.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// When the file cannot be created, or is no regular file: a pipe, a terminal or a socket would make the device's senders wait.
     pub fn create(path: impl AsRef<Path>, txqs: u16) -> io::Result<Self> {
         let path = path.as_ref();
-        let file = File::create(path).map_err(|e| {
+        let file = regular(path).map_err(|e| {
             let remedy = "check the folder and its permissions";
             io::Error::new(
                 e.kind(),
                 format!("pcap file \"{}\" cannot be created ({e}): {remedy}", path.display()),
             )
         })?;
-        Ok(Self {
-            name: path.display().to_string(),
-            txqs,
-            link: Link::Ethernet,
-            file: Arc::new(Mutex::new(Writer::new(path, file))),
-        })
+        Ok(Self::onto(path, file, txqs))
+    }
+
+    /// Returns a device that writes to an open file.
+    fn onto(path: &Path, file: File, txqs: u16) -> Self {
+        let (name, link) = (path.display().to_string(), Link::Ethernet);
+        Self { name, txqs, link, file: Arc::new(Mutex::new(Writer::new(path, file))) }
     }
 
     /// Sets what the packets begin with.
@@ -118,6 +122,34 @@ impl Driver for Pcap {
         });
         Ok(DriverQueue::new(Tx(self.file.clone()), NoCompletions))
     }
+}
+
+/// Creates or empties a regular file. Waits for no other end of a pipe, and opens no file of another type.
+fn regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let type_of = |file: &OwnedFd| fstat(file).map(|found| FileType::from_raw_mode(found.st_mode));
+    match open(path, flags, Mode::empty()) {
+        Ok(there) => only_regular(type_of(&there)?)?,
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // It may have been replaced meanwhile.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::from_raw_mode(0o666))?;
+    only_regular(type_of(&file)?)?;
+    ftruncate(&file, 0)?;
+    Ok(file.into())
+}
+
+fn only_regular(found: FileType) -> io::Result<()> {
+    let what = match found {
+        FileType::RegularFile => return Ok(()),
+        FileType::Fifo => "it is a pipe",
+        FileType::Socket => "it is a socket",
+        FileType::Directory => "it is a folder",
+        _ => "it is a device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
 /// A panic elsewhere leaves the writer between two packets, so it stays usable.

@@ -27,6 +27,7 @@ mod memory;
 mod message;
 mod next;
 mod process;
+mod record;
 mod send;
 mod socket;
 mod stack;

@@ -3,8 +3,6 @@
 
 use std::env;
 use std::ffi::c_int;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
@@ -17,6 +15,7 @@ use txq::{NetDev, Sender};
 
 use crate::driver::Out;
 use crate::keeper::{self, Keeper, Work};
+use crate::record::Record;
 use crate::socket::Sockets;
 use crate::sys;
 use crate::table::{Entry, TABLE};
@@ -29,7 +28,6 @@ const QDISC: &str = "TXQ_EXEC_QDISC";
 const BATCH: &str = "TXQ_EXEC_BATCH";
 const NAME: &str = "TXQ_EXEC_NAME";
 const DRAIN_MS: &str = "TXQ_EXEC_DRAIN_MS";
-const RECORD: &str = "TXQ_EXEC_RECORD";
 
 /// The pool of a process. A buffer takes any datagram; only the pages that datagrams have filled take memory.
 const BUFFERS: u32 = 4096;
@@ -49,7 +47,7 @@ pub(crate) struct Settings {
     /// How long the exit waits for queued datagrams.
     pub(crate) drain: Duration,
     /// The file that records are appended to.
-    record: Option<String>,
+    record: Option<Record>,
     pub(crate) program: String,
 }
 
@@ -243,14 +241,10 @@ fn start(settings: &'static Settings) -> Result<&'static Process, String> {
 
 /// Appends a record, with the process's id and program, to the file of `txq exec`.
 pub(crate) fn record(settings: &Settings, mut record: Value) {
-    let Some(path) = &settings.record else { return };
+    let Some(file) = &settings.record else { return };
     record["pid"] = sys::pid().into();
     record["program"] = settings.program.clone().into();
-    // `txq exec` may be gone, and nothing here depends on its report.
-    let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| {
-        // One call: records of several processes do not mix.
-        file.write_all(format!("{record}\n").as_bytes())
-    });
+    file.append(&record);
 }
 
 /// Reads the settings when the library is loaded.
@@ -264,7 +258,7 @@ pub(crate) fn loaded() {
         batch: env::var(BATCH).unwrap_or_default(),
         name: env::var(NAME).ok(),
         drain: Duration::from_millis(drain),
-        record: env::var(RECORD).ok(),
+        record: Record::named(),
         program: program.unwrap_or_else(|| "program".to_owned()),
     };
     let settings = SETTINGS.get_or_init(|| settings);

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+use crate::common::out::printable;
+
 const BAD_INPUT: u8 = 1;
 const REFUSED: u8 = 2;
 
@@ -48,7 +50,7 @@ pub fn tell(program: &str, error: &anyhow::Error) -> ExitCode {
     };
     let refused =
         error.chain().any(|cause| cause.is::<Refused>() || cause.downcast_ref().is_some_and(is_full));
-    eprintln!("{program}: {}", line(error));
+    eprintln!("{program}: {}", printable(&line(error)));
     ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
 }
 

@@ -1,5 +1,6 @@
 //! Where results go: stdout, and files that are opened before the results are known.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,32 @@ use anyhow::Context;
 
 use crate::common::failure::refused;
 
-/// Writes a report to stdout.
+/// Writes a report to stdout, as [`printable`] text.
 pub fn write(text: &str) -> anyhow::Result<()> {
+    let text = printable(text);
     io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
+}
+
+/// Returns a text with its control characters as escapes of Rust, but for line breaks and tabs: a terminal executes none of them. The
+/// text may be another program's.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_odd(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    Cow::Owned(plain)
+}
+
+/// Returns a text as a part of one line: as [`printable`], with line breaks and tabs as escapes, too.
+pub fn cell(text: &str) -> Cow<'_, str> {
+    match printable(text) {
+        text if text.contains(['\n', '\t']) => Cow::Owned(text.replace('\n', "\\n").replace('\t', "\\t")),
+        text => text,
+    }
 }
 
 /// A file for results.
@@ -46,4 +70,16 @@ impl File {
 
 fn cannot(path: &Path) -> impl FnOnce(io::Error) -> anyhow::Error {
     refused(format!("{} cannot be written", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_executes_nothing() {
+        assert_eq!(printable("a\tb\n"), "a\tb\n");
+        assert_eq!(printable("\u{1b}[2Jä\r\u{9b}x\0"), "\\u{1b}[2Jä\\r\\u{9b}x\\u{0}");
+        assert_eq!(cell("a\nb\u{7f}"), "a\\nb\\u{7f}");
+    }
 }

@@ -16,8 +16,24 @@ const TYPES: [&str; 8] = ["dummy", "null", "pcap", "af_packet", "af_xdp", "tap",
 /// The keys of a socket; `socket` is its path.
 const SOCKET: [&str; 7] = ["socket", "group", "clients", "slots", "credit", "priority_max", "idle_timeout"];
 
+/// The types that open nothing of the system: no file, interface or socket.
+const WITHIN: [&str; 2] = ["dummy", "null"];
+
 /// Returns the configuration of a device, and that of its socket if it has one.
+///
+/// # Errors
+/// The words are wrong, or the client may not have what they name: this process opens files, interfaces and sockets with its own
+/// permissions, so only its own user and root may name them.
 pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<(Device, Option<Socket>)> {
+    let kind = new.kind.as_str();
+    let opens = |(key, _): &(String, String)| SOCKET.contains(&key.as_str());
+    if !new.by_owner && TYPES.contains(&kind) && (!WITHIN.contains(&kind) || new.options.iter().any(opens)) {
+        bail!(
+            "Operation not permitted: a member of the daemon's group adds devices of type {} without a socket: ask root for a [[device]] in the \
+             daemon's file",
+            WITHIN.join(" and ")
+        );
+    }
     let (of_socket, options): (Vec<_>, Vec<_>) =
         new.options.iter().cloned().partition(|(key, _)| SOCKET.contains(&key.as_str()));
     let mut plain = new.clone();

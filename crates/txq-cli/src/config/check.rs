@@ -54,7 +54,11 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
     for (index, device) in config.device.iter_mut().enumerate() {
         one_driver(index, device)?;
         bound_of_use(index, device)?;
-        device.name.get_or_insert_with(|| format!("dev{index}"));
+        let name = device.name.get_or_insert_with(|| format!("dev{index}"));
+        if name.contains(char::is_control) {
+            let message = format!("{name:?} cannot name a device: use characters that can be printed");
+            return Err(Fault::new(steps!["device", index, "name"], message));
+        }
     }
     let names: Vec<String> = config.device.iter().flat_map(|device| device.name.clone()).collect();
     for (index, name) in names.iter().enumerate() {

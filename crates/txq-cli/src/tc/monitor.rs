@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::common::out::printable;
 use crate::common::stop::Signals;
 use anyhow::Context;
 use txq_control::tc::WORDS;
@@ -63,7 +64,7 @@ fn print(change: &Change, stamp: Stamp) -> std::io::Result<()> {
         }
         Stamp::Short => write!(out, "[{year}-{month:02}-{day:02}T{time}.{micros:06}] ")?,
     }
-    out.write_all(change.text.as_bytes())?;
+    out.write_all(printable(&change.text).as_bytes())?;
     out.flush()
 }
 

@@ -11,17 +11,18 @@
 //! The server changes nothing, and the page loads nothing from elsewhere. On a loopback address it answers only requests for
 //! such an address by name or number, so that a page of another site cannot read it by a name of its own (DNS rebinding).
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::task::AbortHandle;
 use txq_control::Place;
 
 mod answer;
@@ -29,7 +30,7 @@ mod source;
 
 use source::Source;
 
-/// The most connections that are open at a time; further ones are closed.
+/// The most connections that are open at a time.
 const CONNECTIONS: usize = 64;
 /// How long a connection may take for the head of a request, and stay without one.
 const IDLE: Duration = Duration::from_secs(60);
@@ -85,21 +86,21 @@ impl Web {
     }
 }
 
-/// Accepts connections for ever.
+/// Accepts connections for ever. Beyond the most that are open at a time, a new one takes the place of the oldest, whose client may not
+/// read: so there is always one for a question about health.
 async fn accept(listener: tokio::net::TcpListener, address: SocketAddr, source: Arc<Source>) -> Infallible {
-    let open = Arc::new(AtomicUsize::new(0));
+    let mut open = VecDeque::<AbortHandle>::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        if open.load(Relaxed) >= CONNECTIONS {
-            continue;
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= CONNECTIONS {
+            open.pop_front().into_iter().for_each(|oldest| oldest.abort());
         }
-        open.fetch_add(1, Relaxed);
-        let (open, source) = (Counted(open.clone()), source.clone());
-        tokio::spawn(async move {
-            let _open = open;
+        let source = source.clone();
+        let connection = tokio::spawn(async move {
             let service = service_fn(|request| {
                 let source = source.clone();
                 async move { Ok::<_, Infallible>(answer::answer(&request, address, source).await) }
@@ -109,14 +110,6 @@ async fn accept(listener: tokio::net::TcpListener, address: SocketAddr, source: 
             // A client that breaks the connection, or the rules of HTTP, is no error of the server.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
-    }
-}
-
-/// Counts a connection until it is dropped.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        open.push_back(connection.abort_handle());
     }
 }

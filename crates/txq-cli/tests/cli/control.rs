@@ -2,6 +2,7 @@
 
 mod ls;
 mod manager;
+mod members;
 mod program;
 mod recordings;
 mod stat;

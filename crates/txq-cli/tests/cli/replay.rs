@@ -237,3 +237,21 @@ fn a_device_that_cannot_be_named_is_refused() {
         assert!(ended.stderr.contains(text), "{dev}: {}", ended.stderr);
     }
 }
+
+/// A file at the limit of its size is an error that the report names, and not the end of the process by a signal.
+#[test]
+fn a_file_at_its_limit_is_an_error() {
+    let folder = TempDir::new();
+    let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
+    let txq = env!("CARGO_BIN_EXE_txq");
+    let script =
+        format!("ulimit -f 8; exec {txq} replay {} --rate max --dev pcap:{}", file.display(), out.display());
+    let ended = Running::start(Command::new("sh").args(["-c", &script])).finish(LONG);
+    assert!(
+        ended.status.code().is_some() && ended.stderr.contains("File too large"),
+        "{:?}: {}",
+        ended.status,
+        ended.stderr
+    );
+}

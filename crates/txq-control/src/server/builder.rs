@@ -139,6 +139,7 @@ impl Builder {
             recordings: Default::default(),
             reload: self.reload,
             recording: Default::default(),
+            unread: Default::default(),
             stop: Event::new().map_err(Error::start(&socket.path))?,
         };
         Ok(Listener { socket, access: self.access, service })

@@ -4,12 +4,10 @@ use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::SendFlags;
 
-use super::service::timespec;
 use crate::answer::Answer;
 
 /// How much is read at a time.
@@ -22,6 +20,8 @@ pub(super) enum State {
     Open,
     /// A thread executes its request. The next one is not read before.
     Busy,
+    /// A part of its answer waits until the client reads.
+    Sending,
     /// The last answer is sent. The rest of the client's bytes is discarded, because closing before would make the client's
     /// next write fail, and the client might not read the answer.
     Closing,
@@ -51,12 +51,14 @@ pub(super) struct Connection {
     buffer: Vec<u8>,
     /// The number of bytes in `buffer` without a line break.
     searched: usize,
+    /// The rest of the answer.
+    unsent: Vec<u8>,
 }
 
 impl Connection {
     pub(super) fn new(id: u64, client: UnixStream) -> Self {
         let (client, since) = (Arc::new(client), Instant::now());
-        Self { id, client, state: State::Open, since, buffer: Vec::new(), searched: 0 }
+        Self { id, client, state: State::Open, since, buffer: Vec::new(), searched: 0, unsent: Vec::new() }
     }
 
     /// Returns whether a part of a request has arrived.
@@ -112,10 +114,31 @@ impl Connection {
 
     /// Sends the last answer, if the client's socket has room for it, and begins to close.
     pub(super) fn close_with(&mut self, answer: Answer) {
-        let _ = send(&self.client, &answer.closing(), Duration::ZERO);
+        let _ = send(&self.client, &answer.closing());
         let _ = self.client.shutdown(Shutdown::Write);
         (self.buffer, self.searched) = (Vec::new(), 0);
         self.enter(State::Closing);
+    }
+
+    /// Takes the rest of an answer, to be sent when the client reads.
+    pub(super) fn hold(&mut self, rest: Vec<u8>) {
+        self.unsent = rest;
+        self.enter(State::Sending);
+    }
+
+    /// Returns the number of bytes of the answer that wait.
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Sends what the client has room for; returns whether all is sent.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) fn go_on(&mut self) -> io::Result<bool> {
+        let sent = send_some(&self.client, &self.unsent)?;
+        self.unsent.drain(..sent);
+        Ok(self.unsent.is_empty())
     }
 
     /// Discards what has arrived; returns whether more may arrive.
@@ -127,25 +150,32 @@ impl Connection {
     }
 }
 
-/// Sends an answer. The socket does not block; the client has `patience` to make room.
-pub(super) fn send(client: &UnixStream, answer: &Answer, patience: Duration) -> io::Result<()> {
+/// Returns the line of an answer.
+pub(super) fn line(answer: &Answer) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
-    let (mut rest, end) = (&line[..], Instant::now() + patience);
-    while !rest.is_empty() {
+    Ok(line)
+}
+
+/// Sends an answer, as much of it as the client's socket has room for.
+pub(super) fn send(client: &UnixStream, answer: &Answer) -> io::Result<()> {
+    send_some(client, &line(answer)?).map(drop)
+}
+
+/// Sends bytes until the client's socket has no room; returns how many. The socket does not block.
+///
+/// # Errors
+/// The client is gone.
+pub(super) fn send_some(client: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
         // Without SIGPIPE, which would end a program that has not disabled it.
-        match rustix::net::send(client, rest, SendFlags::NOSIGNAL).map_err(io::Error::from) {
-            Ok(sent) => rest = &rest[sent..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let left = end.saturating_duration_since(Instant::now());
-                let mut ready = [PollFd::new(client, PollFlags::OUT)];
-                if left.is_zero() || matches!(poll(&mut ready, Some(&timespec(left))), Ok(0)) {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-            }
+        match rustix::net::send(client, &bytes[sent..], SendFlags::NOSIGNAL).map_err(io::Error::from) {
+            Ok(more) => sent += more,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(sent)
 }

@@ -23,6 +23,9 @@ const WAITING: Duration = Duration::from_secs(1);
 /// The most connections that are accepted before requests are read again.
 const ACCEPTED: usize = 32;
 
+/// The most bytes of answers that wait for their readers, all together.
+const UNSENT: usize = 64 << 20;
+
 /// The state of the server's thread.
 pub(super) struct Events<'s> {
     socket: &'s UnixListener,
@@ -62,7 +65,10 @@ impl Events<'_> {
         }
         ready.push(PollFd::new(self.socket, if accepts { in_ } else { PollFlags::empty() }));
         let read: Vec<_> = self.connections.iter().filter(|open| open.state != State::Busy).collect();
-        ready.extend(read.iter().map(|open| PollFd::from_borrowed_fd(open.client.as_fd(), in_)));
+        ready.extend(read.iter().map(|open| {
+            let what = if open.state == State::Sending { PollFlags::OUT } else { in_ };
+            PollFd::from_borrowed_fd(open.client.as_fd(), what)
+        }));
         let time = self.next_deadline().map(timespec);
         let ids: Vec<u64> = match poll(&mut ready, time.as_ref()) {
             Ok(0) | Err(_) => Vec::new(),
@@ -98,6 +104,7 @@ impl Events<'_> {
         let limits = &self.service.limits;
         match open.state {
             State::Busy => None,
+            State::Sending => Some(open.since + limits.answer_time),
             State::Closing => Some(open.since + CLOSING),
             State::Open if open.has_part() => Some(open.since + limits.request_time),
             State::Open => Some(open.since + limits.idle_time),
@@ -112,12 +119,37 @@ impl Events<'_> {
     fn finish(&mut self) {
         for done in self.workers.take_done() {
             let Some(index) = self.index(done.id) else { continue };
-            if done.sent {
-                self.connections[index].enter(State::Open);
-                self.dispatch(index);
-            } else {
-                self.connections.swap_remove(index);
+            match done.rest {
+                Some(rest) if rest.is_empty() => self.answered(index),
+                Some(rest) => {
+                    self.connections[index].hold(rest);
+                    self.spare();
+                }
+                None => drop(self.connections.swap_remove(index)),
             }
+        }
+    }
+
+    /// Lets a connection whose answer is sent have its next request.
+    fn answered(&mut self, index: usize) {
+        self.connections[index].enter(State::Open);
+        self.dispatch(index);
+    }
+
+    /// Closes connections whose answers wait, the one that waits longest first, until the others' answers fit the bound.
+    fn spare(&mut self) {
+        while self.connections.iter().map(Connection::unsent).sum::<usize>() > UNSENT {
+            let sending =
+                self.connections.iter().enumerate().filter(|(_, open)| open.state == State::Sending);
+            // The last one stays: a single answer may be longer than the bound.
+            let Some(longest) = sending.clone().min_by_key(|(_, open)| open.since).map(|(index, _)| index)
+            else {
+                return;
+            };
+            if sending.count() < 2 {
+                return;
+            }
+            self.connections.swap_remove(longest);
         }
     }
 
@@ -128,6 +160,11 @@ impl Events<'_> {
         let open = &mut self.connections[index];
         match open.state {
             State::Busy => {}
+            State::Sending => match open.go_on() {
+                Ok(true) => self.answered(index),
+                Ok(false) => {}
+                Err(_) => drop(self.connections.swap_remove(index)),
+            },
             State::Closing => {
                 if !open.discard() {
                     self.connections.swap_remove(index);
@@ -185,7 +222,7 @@ impl Events<'_> {
                     true
                 }
                 State::Busy => true,
-                State::Closing => false,
+                State::Sending | State::Closing => false,
             }
         });
     }
@@ -217,7 +254,7 @@ impl Events<'_> {
     /// Takes a connection in, or refuses it.
     fn admit(&mut self, client: UnixStream) {
         let refuse = |answer: Answer| {
-            let _ = send(&client, &answer.closing(), Duration::ZERO);
+            let _ = send(&client, &answer.closing());
         };
         if client.set_nonblocking(true).is_err() {
             return;
@@ -252,7 +289,7 @@ impl Events<'_> {
                 self.waiting.push_back((client, until));
             } else {
                 let answer = Answer::bad(REFUSED, "too many commands at a time", Some("try again"));
-                let _ = send(&client, &answer.closing(), Duration::ZERO);
+                let _ = send(&client, &answer.closing());
             }
         }
     }
@@ -265,10 +302,17 @@ impl Events<'_> {
     }
 
     /// Closes the connection that is idle for the longest time: first one that is closing anyway, then one without a request,
-    /// then one with a part of a request. Returns false if all execute commands.
+    /// then one with a part of a request, then one that has not read its answer for a while. Returns false if all execute commands.
     fn evict(&mut self) -> bool {
-        let idle = self.connections.iter().enumerate().filter(|(_, open)| open.state != State::Busy);
-        let order = |open: &Connection| (open.state != State::Closing, open.has_part(), open.since);
+        let is_idle = |open: &Connection| match open.state {
+            State::Busy => false,
+            State::Sending => open.since.elapsed() > WAITING,
+            State::Open | State::Closing => true,
+        };
+        let idle = self.connections.iter().enumerate().filter(|(_, open)| is_idle(open));
+        let order = |open: &Connection| {
+            (open.state == State::Sending, open.state != State::Closing, open.has_part(), open.since)
+        };
         let Some(index) = idle.min_by_key(|(_, open)| order(open)).map(|(index, _)| index) else {
             return false;
         };

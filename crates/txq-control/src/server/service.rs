@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,14 +12,19 @@ use std::{io, process};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::connection::{self, send_some};
 use super::streaming::Streaming;
 use crate::answer::{Answer, INPUT, REFUSED};
 use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
+use crate::peer::{Access, Peer};
 use crate::record::{self, Recordings};
 use crate::tc::Show;
 use crate::{Limits, dev, monitor, stat, tc, trace};
+
+/// The length at which a part of a batch's answer is sent.
+const PART: usize = 64 << 10;
 
 /// An event that other threads wait for in a `poll`.
 #[derive(Debug)]
@@ -71,25 +77,30 @@ pub(super) struct Service {
     /// The number of recordings that run. The threads that execute requests add and subtract; the order does not matter,
     /// because the number guards no other data.
     pub(super) recording: AtomicUsize,
+    /// The number of threads that wait for a reader, likewise.
+    pub(super) unread: AtomicUsize,
     /// Set once, when the server stops.
     pub(super) stop: Event,
 }
 
 impl Service {
-    /// Returns the answer to a line of `client`.
-    pub(super) fn answer(&self, line: &[u8], client: &UnixStream) -> Answer {
-        let request = match Request::parse(line) {
-            Ok(request) => request,
-            Err(answer) => return answer,
-        };
-        caught(|| self.execute(request, client))
+    /// Executes a line of `client`; returns the last bytes of the answer. Those before, of a batch or a stream, are sent.
+    ///
+    /// # Errors
+    /// The client is gone or does not read, or the server stops.
+    pub(super) fn answer(&self, line: &[u8], client: &UnixStream) -> io::Result<Vec<u8>> {
+        match Request::parse(line) {
+            Ok(Request::Batch { commands, show, force }) => self.batch(&commands, &show, force, client),
+            Ok(request) => connection::line(&caught(|| self.execute(request, client))),
+            Err(answer) => connection::line(&answer),
+        }
     }
 
     fn execute(&self, request: Request, client: &UnixStream) -> Answer {
         match request {
             Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
-            Request::Batch { commands, show, force } => self.batch(&commands, &show, force),
-            Request::Dev { words } => dev::run(&self.devices, &words),
+            Request::Batch { .. } => unreachable!("its answer is sent in parts"),
+            Request::Dev { words } => dev::run(&self.devices, &words, is_owner(client)),
             Request::Info {} => Answer::of(self.info()),
             Request::Stat { dev } => stat::stat(&self.devices, dev.as_deref()),
             Request::Reload {} => self.reload(),
@@ -115,18 +126,53 @@ impl Service {
         }
     }
 
-    /// Returns the answers to commands, as data: to all of them with `force`, else up to the first that fails.
-    fn batch(&self, commands: &[Vec<String>], show: &Show, force: bool) -> Answer {
-        let mut answers = Vec::with_capacity(commands.len());
-        for words in commands {
+    /// Executes commands: all of them with `force`, else up to the first that fails. The answer's data are their answers, which are sent
+    /// as they come; returns the last bytes.
+    fn batch(
+        &self,
+        commands: &[Vec<String>],
+        show: &Show,
+        force: bool,
+        client: &UnixStream,
+    ) -> io::Result<Vec<u8>> {
+        let mut line = br#"{"out":"","err":"","rc":0,"data":["#.to_vec();
+        // The answer's time is for all parts together.
+        let mut patience = self.limits.answer_time;
+        for (at, words) in commands.iter().enumerate() {
+            if self.stop.is_set() {
+                return Err(ErrorKind::Interrupted.into());
+            }
             let answer = caught(|| tc::run(&self.devices, words, show));
-            let failed = answer.rc != 0;
-            answers.push(answer);
-            if failed && !force {
+            if at > 0 {
+                line.push(b',');
+            }
+            serde_json::to_writer(&mut line, &answer)?;
+            if answer.rc != 0 && !force {
                 break;
             }
+            if line.len() > PART {
+                self.send(&mut line, client, &mut patience)?;
+            }
         }
-        Answer::of(answers)
+        line.extend_from_slice(b"]}\n");
+        Ok(line)
+    }
+
+    /// Sends all of `line`, and subtracts the time that the client took from `patience`.
+    fn send(&self, line: &mut Vec<u8>, client: &UnixStream, patience: &mut Duration) -> io::Result<()> {
+        let sent = send_some(client, line)?;
+        if sent < line.len() {
+            // Half of the threads never wait for a reader: they are for clients that read.
+            let (_one, number) = One::of(&self.unread);
+            if number > (self.limits.commands / 2).max(1) {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let start = Instant::now();
+            Streaming { client, stop: &self.stop, patience: *patience }.send_within(&line[sent..])?;
+            *patience = patience.saturating_sub(start.elapsed());
+        }
+        line.clear();
+        Ok(())
     }
 
     fn info(&self) -> Info {
@@ -162,16 +208,8 @@ impl Service {
                 Some(&format!("use at most {longest:?}")),
             );
         }
-        /// Subtracts the recording when dropped, also by a panic.
-        struct One<'a>(&'a AtomicUsize);
-        impl Drop for One<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Relaxed);
-            }
-        }
-        let before = self.recording.fetch_add(1, Relaxed);
-        let _one = One(&self.recording);
-        if before >= self.limits.recordings {
+        let (_one, number) = One::of(&self.recording);
+        if number > self.limits.recordings {
             return Answer::bad(REFUSED, "too many recordings at a time", Some("wait for the end of one"));
         }
         f(time)
@@ -194,6 +232,29 @@ impl Service {
             }
         }
     }
+}
+
+/// Counts one more while it lives, and when a panic drops it, too.
+struct One<'a>(&'a AtomicUsize);
+
+impl<'a> One<'a> {
+    /// Returns the one, and the number with it.
+    fn of(number: &'a AtomicUsize) -> (Self, usize) {
+        let before = number.fetch_add(1, Relaxed);
+        (Self(number), before + 1)
+    }
+}
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Returns whether a client's user is the program's own, or root.
+fn is_owner(client: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    Peer::of(client).is_ok_and(|peer| Access::Owner.allows(peer, own))
 }
 
 /// Returns the answer to a command, also if it panics: a panic of a qdisc or a driver must not end the server.

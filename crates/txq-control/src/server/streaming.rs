@@ -38,13 +38,24 @@ impl Stream for Streaming<'_> {
 }
 
 impl Streaming<'_> {
-    fn send_all(&self, mut rest: &[u8]) -> io::Result<()> {
+    /// Sends bytes; the client may take its time for each part that it reads.
+    fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
+        self.send_by(bytes, |end| *end = Instant::now() + self.patience)
+    }
+
+    /// Sends bytes; the client may take its time for all of them together.
+    pub(super) fn send_within(&self, bytes: &[u8]) -> io::Result<()> {
+        self.send_by(bytes, |_| {})
+    }
+
+    /// Sends bytes, and calls `read` with the end of the client's time when it has read some.
+    fn send_by(&self, mut rest: &[u8], read: impl Fn(&mut Instant)) -> io::Result<()> {
         let mut end = Instant::now() + self.patience;
         while !rest.is_empty() {
             match rustix::net::send(self.client, rest, SendFlags::NOSIGNAL).map_err(io::Error::from) {
                 Ok(sent) => {
                     rest = &rest[sent..];
-                    end = Instant::now() + self.patience;
+                    read(&mut end);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let left = end.saturating_duration_since(Instant::now());

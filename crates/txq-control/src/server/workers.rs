@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::connection::send;
+use super::connection::send_some;
 use super::service::{Event, Service};
 
 /// How long a thread waits for another request before it ends.
@@ -26,8 +26,8 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) id: u64,
-    /// Whether the answer was sent.
-    pub(super) sent: bool,
+    /// The part of the answer for which the client has no room yet; `None` if the client is gone.
+    pub(super) rest: Option<Vec<u8>>,
 }
 
 /// The threads, and the requests that wait for one.
@@ -136,10 +136,14 @@ fn work(shared: &Shared) {
             drop(queue);
             let answer = shared.service.answer(&job.line, &job.client);
             shared.queue().answering += 1;
-            let sent = send(&job.client, &answer, shared.service.limits.answer_time).is_ok();
+            let rest = answer.and_then(|mut last| {
+                let sent = send_some(&job.client, &last)?;
+                last.drain(..sent);
+                Ok(last)
+            });
             queue = shared.queue();
             queue.answering -= 1;
-            queue.done.push(Outcome { id: job.id, sent });
+            queue.done.push(Outcome { id: job.id, rest: rest.ok() });
             shared.done.set();
             continue;
         }

@@ -22,10 +22,12 @@ pub enum Reason {
     Idle = 6,
     /// The device's pool has no buffers for another client's credit.
     NoBuffers = 7,
+    /// The user connects more often than the server welcomes. It may connect again later.
+    TooOften = 8,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Denied,
         Self::Full,
         Self::NoResources,
@@ -33,6 +35,7 @@ impl Reason {
         Self::BadCursor,
         Self::Idle,
         Self::NoBuffers,
+        Self::TooOften,
     ];
 
     /// Returns the reason of a number.
@@ -50,6 +53,7 @@ impl Reason {
             Self::BadCursor => "bad_cursor",
             Self::Idle => "idle",
             Self::NoBuffers => "no_buffers",
+            Self::TooOften => "too_often",
         }
     }
 }
@@ -66,6 +70,7 @@ impl std::fmt::Display for Reason {
             Self::NoBuffers => {
                 "its device has no buffers for another client: raise the device's pool.buffers, or lower the socket's credit"
             }
+            Self::TooOften => "the user connects too often: connect again later, and keep the connection",
         })
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::socket::layout::Layout;
-use crate::socket::memory::Memory;
+use crate::socket::memory::{Memory, give_back};
 use crate::socket::ring::{Broken, Consumer, Descriptor};
 
 /// Why a descriptor is skipped. Its slot returns to the client, and nothing is sent.
@@ -132,6 +132,11 @@ impl Host {
     /// Asks the client to ring at its next frame, before the server looks at the cursor for the last time.
     pub(crate) fn ask(&self) {
         self.consumer.ask(self.memory.ring());
+    }
+
+    /// Frees the memory's pages, all of them or all but the header's. The ring is not used any more.
+    pub(crate) fn give_back(&self, but_header: bool) {
+        give_back(&self.fd, self.memory.layout().size(), but_header);
     }
 
     /// Asks the client to ring; returns whether the ring is still empty, so that the caller may sleep.

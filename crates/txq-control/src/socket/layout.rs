@@ -25,7 +25,7 @@ pub(crate) mod at {
 /// The size of a descriptor.
 pub(crate) const DESCRIPTOR: usize = 16;
 /// The alignment of the data and of the memory's size.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Frames begin at multiples of it, in the clients of this crate.
 const STRIDE: usize = 64;
 /// The most slots.

@@ -155,6 +155,16 @@ impl Memory {
     }
 }
 
+/// Frees the pages of memory that a client has left. The client may keep the descriptor and the mapping: a page that it touches again is
+/// then the client's own, in the account of its control group. With `but_header` the first page stays, for a client that the server ends:
+/// it finds there that it must ring, and so hears of its end.
+pub(crate) fn give_back(fd: impl AsFd, size: usize, but_header: bool) {
+    let start = if but_header { layout::PAGE as u64 } else { 0 };
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // It fails for want of memory, in a kernel that has to split a large page: then the pages go with the client.
+    let _ = fallocate(fd, hole, start, size as u64 - start);
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map`, and nothing borrows it any more.

@@ -24,6 +24,7 @@ use crate::socket::layout::Layout;
 
 mod events;
 mod guest;
+mod rate;
 mod stats;
 mod wake;
 

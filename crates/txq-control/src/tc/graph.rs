@@ -3,28 +3,36 @@
 //! The layout is tc's, with the lines that it leaves behind each list of children. A list's last line is as wide as all
 //! lists that end with it.
 
-use txq::tc::{ClassInfo, class_text};
+use std::collections::{HashMap, HashSet};
+
+use txq::tc::{ClassInfo, Handle, class_text};
 
 /// Returns the classes as a tree, with counters if `stats`. tc lists the roots from the last to the first.
 pub(super) fn graph(classes: &[ClassInfo], stats: bool) -> String {
-    let is_root = |class: &&ClassInfo| classes.iter().all(|other| other.handle != class.parent);
-    let roots: Vec<_> = classes.iter().filter(is_root).rev().collect();
-    let mut tree = Tree { classes, stats, text: String::new() };
+    let all: HashSet<Handle> = classes.iter().map(|class| class.handle).collect();
+    let roots: Vec<_> = classes.iter().filter(|class| !all.contains(&class.parent)).rev().collect();
+    let mut below = HashMap::<Handle, Vec<&ClassInfo>>::new();
+    classes.iter().for_each(|class| below.entry(class.parent).or_default().push(class));
+    let mut tree = Tree { below, stats, text: String::new() };
     if !roots.is_empty() {
         tree.list(&roots, "", 0);
     }
     tree.text
 }
 
+/// The most levels that are drawn: each takes five columns. A class below them has its own below it left out.
+const LEVELS: usize = 64;
+
 struct Tree<'c> {
-    classes: &'c [ClassInfo],
+    /// The classes right below a class.
+    below: HashMap<Handle, Vec<&'c ClassInfo>>,
     stats: bool,
     text: String,
 }
 
 impl<'c> Tree<'c> {
-    fn children(&self, class: &ClassInfo) -> Vec<&'c ClassInfo> {
-        self.classes.iter().filter(|other| other.parent == class.handle).collect()
+    fn children(&self, class: &ClassInfo, depth: usize) -> Vec<&'c ClassInfo> {
+        self.below.get(&class.handle).filter(|_| depth + 1 < LEVELS).cloned().unwrap_or_default()
     }
 
     /// Writes siblings, at so many levels below the root; returns how many lists end with this one.
@@ -32,7 +40,7 @@ impl<'c> Tree<'c> {
         let mut ends = 0;
         for (at, class) in siblings.iter().enumerate() {
             let is_last = at + 1 == siblings.len();
-            let children = self.children(class);
+            let children = self.children(class, depth);
             self.line(format_args!("{prefix}+---({}) {} {}", class.handle, class.kind, class.options.text()));
             let inner = format!("{prefix}{}    ", if is_last { ' ' } else { '|' });
             if self.stats {
@@ -68,7 +76,7 @@ impl<'c> Tree<'c> {
 #[cfg(test)]
 mod tests {
     use txq::stats::QdiscStats;
-    use txq::tc::{Handle, Style};
+    use txq::tc::Style;
 
     use super::*;
 

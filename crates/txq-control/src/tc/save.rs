@@ -1,5 +1,6 @@
 //! The state of a device as commands: its qdiscs, classes and filters.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use txq::NetDev;
@@ -41,7 +42,15 @@ const CHANGES: [&str; 4] = ["pfifo", "bfifo", "tbf", "skbprio"];
 pub fn save(dev: &NetDev) -> String {
     let style = Style { input: true, ..Style::default() };
     let (qdiscs, classes) = (dev.qdiscs(style), dev.classes(style));
-    let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, text: String::new() };
+    let mut below = HashMap::<Handle, Vec<&ClassInfo>>::new();
+    // hfsc shows its root as a class, without a number.
+    for class in classes.iter().filter(|class| class.handle.minor() != 0) {
+        let qdisc = Handle::new(class.handle.major(), 0);
+        let parent = if class.parent == Handle::ROOT { qdisc } else { class.parent };
+        below.entry(parent).or_default().push(class);
+    }
+    below.values_mut().for_each(|classes| classes.sort_by_key(|class| class.handle));
+    let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, below, text: String::new() };
     if let Some(root) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::ROOT) {
         if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || !CHANGES.contains(&root.kind.as_str())) {
             // Made anew, the root and all that is below it are what the commands say, whatever the device has. The pfifo has a handle that no saved qdisc has: one
@@ -53,7 +62,7 @@ pub fn save(dev: &NetDev) -> String {
         }
         saved.qdisc(root);
     }
-    if let Some(hook) = qdiscs.iter().find(|qdisc| qdisc.handle == Handle::HOOKS) {
+    if let Some(hook) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::INGRESS) {
         let name = &dev.info().name;
         saved.line(&format!("qdisc replace dev {name} {}", hook.kind));
         saved.filters(Handle::HOOK_INGRESS);
@@ -78,6 +87,8 @@ struct Saved<'d> {
     style: Style,
     qdiscs: &'d [QdiscInfo],
     classes: &'d [ClassInfo],
+    /// The classes right below a qdisc or a class, in the order of their numbers.
+    below: HashMap<Handle, Vec<&'d ClassInfo>>,
     text: String,
 }
 
@@ -98,11 +109,16 @@ impl Saved<'_> {
             ));
         }
         if CLASSFUL.contains(&qdisc.kind.as_str()) {
-            self.classes_below(if handle == Handle::UNSPEC { Handle::ROOT } else { handle });
+            self.classes_below(handle);
         }
         let qdiscs = self.qdiscs;
-        let below =
-            |other: &&QdiscInfo| other.parent != Handle::ROOT && other.parent.major() == handle.major();
+        // The hook is no qdisc's, although a qdisc may have its major number. A qdisc is of a lower level than the class it is below, so
+        // this ends after as many levels as a tree has.
+        let below = |other: &&QdiscInfo| {
+            ![Handle::ROOT, Handle::INGRESS].contains(&other.parent)
+                && other.parent.major() == handle.major()
+                && other.handle != handle
+        };
         // As mq's are listed from the last to the first.
         let mut below: Vec<_> = qdiscs.iter().filter(below).collect();
         below.sort_by_key(|qdisc| qdisc.parent);
@@ -119,25 +135,22 @@ impl Saved<'_> {
         own.for_each(|class| self.filters(class.handle));
     }
 
-    /// Writes the classes whose parent is `parent`, or the root for a qdisc, and those below them.
-    fn classes_below(&mut self, parent: Handle) {
-        let (classes, name) = (self.classes, &self.dev.info().name);
-        let is_qdisc = parent.minor() == 0;
-        // hfsc shows its root as a class, without a number.
-        let own = |class: &&ClassInfo| match is_qdisc {
-            _ if class.handle.minor() == 0 => false,
-            true => class.handle.major() == parent.major() && [Handle::ROOT, parent].contains(&class.parent),
-            false => class.parent == parent,
-        };
-        let mut own: Vec<_> = classes.iter().filter(own).collect();
-        own.sort_by_key(|class| class.handle);
-        for class in own {
+    /// Writes the classes of a qdisc: each before those below it.
+    fn classes_below(&mut self, qdisc: Handle) {
+        let name = &self.dev.info().name;
+        let mut next: Vec<&ClassInfo> = Vec::new();
+        let mut below = self.below.remove(&qdisc);
+        loop {
+            next.extend(below.into_iter().flatten().rev());
+            let Some(class) = next.pop() else { return };
             let (handle, kind, options) = (class.handle, &class.kind, class.options.text());
             // A class of the qdisc itself is shown below `root`.
-            let above = format!("parent {}", if is_qdisc { parent } else { class.parent });
+            let parent = if class.parent == Handle::ROOT { qdisc } else { class.parent };
             let rate = class.rate.map(|rate| rate.estimator.words()).unwrap_or_default();
-            self.line(&format!("class replace dev {name} {above} classid {handle} {rate} {kind} {options}"));
-            self.classes_below(handle);
+            self.line(&format!(
+                "class replace dev {name} parent {parent} classid {handle} {rate} {kind} {options}"
+            ));
+            below = self.below.remove(&handle);
         }
     }
 

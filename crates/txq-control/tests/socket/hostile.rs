@@ -325,6 +325,72 @@ fn a_flood_of_rings() {
     bench.end();
 }
 
+/// The pages of a client that left are free, although it keeps the memory. What it touches from then on is its own.
+#[test]
+fn a_client_that_left_holds_no_memory_of_the_server() {
+    let bench = Bench::new("pfifo limit 10000", |_| {});
+    let raw = Raw::connect(&bench);
+    bench.wait_clients(1);
+    let pages = |raw: &Raw| rustix::fs::fstat(&raw.fd).unwrap().st_blocks;
+    assert!(pages(&raw) * 512 >= raw.size as i64, "{} of {} bytes", pages(&raw) * 512, raw.size);
+    raw.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    bench.wait_clients(0);
+    wait("memory that is given back", || pages(&raw) == 0);
+    // One that the server ends keeps the header alone.
+    let raw = Raw::connect(&bench);
+    raw.write(128, 1 << 20);
+    (&raw.socket).write_all(&[0]).unwrap();
+    bench.wait_clients(0);
+    wait("memory that is given back", || pages(&raw) * 512 <= 4096);
+    works(&bench);
+    bench.end();
+}
+
+/// A user that connects without end gets a burst of rings, then some each second. The others do not wait for it.
+#[test]
+fn a_user_connects_so_often() {
+    let bench = Bench::new("pfifo limit 10000", |config| config.clients = 1000);
+    let (start, mut open) = (Instant::now(), Vec::new());
+    // The kernel lets a client wait for a server with many connections, and the server answers all in time.
+    while ended(&bench.stats(), Reason::TooOften) == 0 {
+        open.push(UnixStream::connect(bench.path()).unwrap());
+    }
+    let (welcomed, elapsed) = (bench.stats().connections, start.elapsed());
+    assert!(u128::from(welcomed) <= 66 + elapsed.as_millis() / 10, "{welcomed} in {elapsed:?}");
+    drop(open);
+    let mut client = loop {
+        match Client::connect(bench.path()) {
+            Ok(client) => break client,
+            Err(Error::Refused(Reason::TooOften) | Error::Connect { .. }) => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    client.send(&frame(7, 0, 60), 0).unwrap();
+    drop(client);
+    bench.end();
+}
+
+/// A client that rings without frames is heard a thousand times a second at most.
+#[test]
+fn rings_without_frames_are_heard_seldom() {
+    let bench = Bench::new("pfifo limit 10000", |_| {});
+    let raw = Raw::connect(&bench);
+    bench.wait_clients(1);
+    raw.socket.set_nonblocking(true).unwrap();
+    let (start, mut rung) = (Instant::now(), 0u128);
+    while start.elapsed() < Duration::from_millis(500) {
+        rung += u128::from((&raw.socket).write(&[0; 64]).is_ok());
+    }
+    // Those that are heard, those before, and those that the kernel keeps: 212992 bytes at 320 a message, unless it was told otherwise.
+    let bound = start.elapsed().as_millis() + 33 + 1 + 1000;
+    assert!(rung <= bound, "{rung} rings, {bound} are heard");
+    works(&bench);
+    drop(raw);
+    bench.end();
+}
+
 /// Bytes that the protocol does not have end the connection.
 #[test]
 fn other_bytes_end_the_connection() {

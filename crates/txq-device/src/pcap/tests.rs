@@ -102,9 +102,14 @@ fn txqs_share_the_file() {
     assert_eq!(capture.summary().unwrap().frames, stats.sent);
 }
 
+/// Returns a device on a full disk.
+fn full() -> Pcap {
+    Pcap::onto(Path::new("/dev/full"), File::options().write(true).open("/dev/full").unwrap(), 1)
+}
+
 #[test]
 fn a_full_disk_drops_what_comes_and_is_told_once() {
-    let mut bench = Bench::new(&mut Pcap::create("/dev/full", 1).unwrap());
+    let mut bench = Bench::new(&mut full());
     let (mut sent, mut dropped) = (0, 0);
     for _ in 0..100 {
         let mut batch = bench.packets([&ZEROS[..1500]; 8]);
@@ -127,7 +132,7 @@ fn a_full_disk_drops_what_comes_and_is_told_once() {
 
 #[test]
 fn a_full_disk_is_found_at_the_end_too() {
-    let mut bench = Bench::new(&mut Pcap::create("/dev/full", 1).unwrap());
+    let mut bench = Bench::new(&mut full());
     let mut batch = bench.packets([&ZEROS[..60]; 3]);
     assert_eq!(bench.xmit(&mut batch).done.len(), 3);
     let text = bench.finish().unwrap_err().to_string();
@@ -158,4 +163,25 @@ fn a_file_that_could_not_grow_is_still_readable() {
 fn a_folder_that_is_missing_is_told() {
     let error = Pcap::create("/nowhere/out.pcap", 1).err().unwrap().to_string();
     assert!(error.starts_with("pcap file \"/nowhere/out.pcap\" cannot be created"), "{error}");
+}
+
+/// A pipe would hold the caller until it has a reader. The file that is found stays as it is.
+#[test]
+fn only_regular_files_are_written() {
+    let (pipe, socket) = (Temp::new(), Temp::new());
+    let mode = Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe.0, FileType::Fifo, mode, 0).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket.0).unwrap();
+    let told = |path: &Path| Pcap::create(path, 1).err().map(|error| error.to_string()).unwrap_or_default();
+    for (path, what) in [
+        (&*pipe.0, "it is a pipe"),
+        (&*socket.0, "it is a socket"),
+        (&*std::env::temp_dir(), "it is a folder"),
+        (Path::new("/dev/null"), "it is a device"),
+    ] {
+        assert!(told(path).contains(what), "{}: {}", path.display(), told(path));
+    }
+    let link = Temp::new();
+    std::os::unix::fs::symlink(&pipe.0, &link.0).unwrap();
+    assert!(told(&link.0).contains("it is a pipe"), "{}", told(&link.0));
 }

@@ -12,6 +12,9 @@ use super::super::{Config, Device};
 use super::{own_device, own_name};
 use crate::replay::Tape;
 
+/// The longest capture, in bytes: all of it is in memory while it is sent.
+const LONGEST: u64 = 512 << 20;
+
 /// Fills in missing names of replays and of their devices; returns the first contradiction.
 pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault> {
     let mut earlier: Vec<String> = Vec::new();
@@ -37,10 +40,28 @@ pub(in crate::config) fn read(config: &mut Config) -> Result<(), Fault> {
     for (index, replay) in config.replay.iter_mut().enumerate() {
         let fault = |message: String| Fault::new(steps!["replay", index, "file"], message);
         let Some(device) = config.device.iter().find(|device| device.name == replay.device) else { continue };
+        readable(&replay.file).map_err(fault)?;
         let remote = device.udp.as_ref().map(|udp| udp.remote);
         let tape = Tape::read(&replay.file, remote).map_err(|error| fault(crate::failure::line(&error)))?;
         suits(device, &replay.file, &tape).map_err(fault)?;
         replay.tape = Some(Arc::new(tape));
+    }
+    Ok(())
+}
+
+/// Returns why a daemon does not read a file: another type would make it wait, and a longer one takes its memory.
+fn readable(file: &Path) -> Result<(), String> {
+    // One that is not there is refused when it is read.
+    let Ok(found) = fs::metadata(file) else { return Ok(()) };
+    let shown = file.display();
+    if !found.is_file() {
+        return Err(format!("capture \"{shown}\" is no regular file: use one that is"));
+    }
+    if found.len() > LONGEST {
+        let (size, most) = (found.len() >> 20, LONGEST >> 20);
+        return Err(format!(
+            "capture \"{shown}\" has {size} MiB, and a daemon reads {most} MiB at most into memory: cut it, with `editcap -r`"
+        ));
     }
     Ok(())
 }

@@ -170,3 +170,22 @@ fn the_page_shows_the_queues_and_their_charts() {
         std::fs::write(path, page.screenshot()).expect("the picture is written");
     }
 }
+
+/// Clients that send nothing, or do not read, take no place of others.
+#[test]
+fn connections_that_do_nothing_make_room() {
+    let place = Place::new();
+    let web = place.web("nobody");
+    let silent: Vec<_> = (0..64)
+        .map(|n| {
+            let mut stream = TcpStream::connect(&web.address).expect("the server listens");
+            if n % 2 == 0 {
+                write!(stream, "GET / HTTP/1.1\r\nHost: {}\r\n\r\n", web.address).expect("the server reads");
+            }
+            stream
+        })
+        .collect();
+    assert_eq!(web.get("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(web.get("/metrics").0, 200);
+    drop(silent);
+}

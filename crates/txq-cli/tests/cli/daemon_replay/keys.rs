@@ -22,6 +22,11 @@ fn errors_have_their_place_and_a_remedy() {
     let text = file("text.pcap", b"text that is no capture");
     let spaces = file("a b.pcap", &whole);
     let gone = bench.file("gone.pcap").display().to_string();
+    let pipe = bench.file("pipe.pcap");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let sparse = file("sparse.pcap", &whole);
+    fs::File::options().write(true).open(&sparse).unwrap().set_len(10 << 30).unwrap();
     for (device, keys, line, why) in [
         ("", "name = \"x\"".to_owned(), 3, "missing field `file`"),
         ("", format!("file = \"{good}\"\nlop = 2"), 5, "did you mean \"loop\"?"),
@@ -43,6 +48,8 @@ fn errors_have_their_place_and_a_remedy() {
             "two replays are called \"good\": give one another name",
         ),
         ("", format!("file = \"{gone}\""), 4, "gone.pcap\" cannot be read"),
+        ("", format!("file = \"{}\"", pipe.display()), 4, "pipe.pcap\" is no regular file"),
+        ("", format!("file = \"{sparse}\""), 4, "has 10240 MiB, and a daemon reads 512 MiB at most"),
         ("", format!("file = \"{cut}\""), 4, "cut.pcap\", frame 20 at byte"),
         ("", format!("file = \"{text}\""), 4, "is not a capture"),
         ("", format!("file = \"{raw}\""), 4, "add link = \"ip\" to the device"),

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::guest::{Guest, Next};
+use super::rate::Rates;
 use super::wake::Wake;
 use super::{Request, Served};
+use crate::peer::Peer;
 use crate::socket::{Reason, wire};
 
 /// Frames that a client sends in a turn.
@@ -24,6 +26,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 struct Place {
     served: Box<Served>,
     guests: Vec<Guest>,
+    rates: Rates,
+    /// Connections that are not welcomed yet, whether the socket serves their users, and when they are due.
+    waiting: Vec<(UnixStream, bool, Instant)>,
 }
 
 /// The state of the thread.
@@ -72,6 +77,7 @@ impl Events {
                     Source::Socket(place) => self.accept(place),
                 }
             }
+            (0..self.places.len()).for_each(|place| self.welcome(place));
             self.places.iter_mut().for_each(|place| place.turns(self.now));
         }
     }
@@ -91,11 +97,12 @@ impl Events {
         let (mut nexts, mut expires) = (Vec::new(), None::<Instant>);
         for (at, place) in self.places.iter().enumerate() {
             for (number, guest) in place.guests.iter().enumerate() {
-                guest.connection().into_iter().for_each(|fd| add(Source::Guest(at, number), fd));
+                guest.connection(self.now).into_iter().for_each(|fd| add(Source::Guest(at, number), fd));
                 nexts.push(guest.next);
                 let end = guest.expires(place.served.config.idle_timeout);
-                expires = expires.into_iter().chain(end).min();
+                expires = expires.into_iter().chain(end).chain(guest.hears(self.now)).min();
             }
+            expires = expires.into_iter().chain(place.waiting.iter().map(|(.., due)| *due)).min();
             if accepts {
                 add(Source::Socket(at), place.served.socket.as_fd());
             }
@@ -122,7 +129,8 @@ impl Events {
         for request in self.asked.try_iter() {
             let done = match request {
                 Request::Open(served, done) => {
-                    self.places.push(Place { served, guests: Vec::new() });
+                    let (guests, rates, waiting) = (Vec::new(), Rates::default(), Vec::new());
+                    self.places.push(Place { served, guests, rates, waiting });
                     done
                 }
                 Request::Close(path, done) => {
@@ -145,17 +153,21 @@ impl Events {
         false
     }
 
+    /// Accepts connections. Between many that are refused, clients have their turns: a user that connects without end takes a small share
+    /// of the thread's time.
     fn accept(&mut self, place: usize) {
-        let Some(dev) = self.places.get(place).map(|place| place.served.dev.clone()) else { return };
-        let of_device = self.places.iter().filter(|place| place.served.dev.is_same(&dev));
-        let mut buffers = of_device.map(Place::buffers).fold(0, u64::saturating_add);
         let Some(place) = self.places.get_mut(place) else { return };
         for _ in 0..ACCEPTED {
             match place.served.socket.accept() {
                 Ok((client, allowed)) => {
-                    let before = place.buffers();
-                    place.admit(client, allowed, &self.wake, buffers, self.now);
-                    buffers = buffers.saturating_add(place.buffers() - before);
+                    let Ok(peer) = Peer::of(&client) else { continue };
+                    match place.rates.due(peer.uid, self.now) {
+                        Some(due) => place.waiting.push((client, allowed, due)),
+                        None => {
+                            place.refuse(&client, Reason::TooOften);
+                            self.paused = Some(self.now + PAUSE);
+                        }
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The client is gone already, or the system has no descriptor left: then it is asked again later.
@@ -164,6 +176,25 @@ impl Events {
                     return;
                 }
             }
+        }
+    }
+
+    /// Welcomes or refuses the connections of a socket that are due.
+    fn welcome(&mut self, place: usize) {
+        let now = self.now;
+        let Some(dev) = self.places.get_mut(place).and_then(|place| {
+            place.waiting.iter().any(|(.., due)| *due <= now).then(|| place.served.dev.clone())
+        }) else {
+            return;
+        };
+        let of_device = self.places.iter().filter(|place| place.served.dev.is_same(&dev));
+        let mut buffers = of_device.map(Place::buffers).fold(0, u64::saturating_add);
+        let Some(place) = self.places.get_mut(place) else { return };
+        let due: Vec<_> = place.waiting.extract_if(.., |(.., due)| *due <= now).collect();
+        for (client, allowed, _) in due {
+            let before = place.buffers();
+            place.admit(client, allowed, &self.wake, buffers, now);
+            buffers = buffers.saturating_add(place.buffers() - before);
         }
     }
 }
@@ -185,9 +216,7 @@ impl Place {
             () => None,
         };
         if let Some(reason) = reason {
-            counters.end(reason);
-            let _ = wire::welcome(&client, Err(reason));
-            return;
+            return self.refuse(&client, reason);
         }
         let sender = |name: &str| {
             let mut sender = dev.upgrade()?.sender(name);
@@ -195,6 +224,11 @@ impl Place {
             Some(sender)
         };
         self.guests.extend(Guest::welcome(client, layout, counters, wake, now, sender));
+    }
+
+    fn refuse(&self, client: &UnixStream, reason: Reason) {
+        self.served.counters.end(reason);
+        let _ = wire::welcome(client, Err(reason));
     }
 
     /// Gives each client a turn that may have frames; the one that was first is last in the next round.
@@ -225,6 +259,7 @@ impl Place {
     /// Ends all connections.
     fn close(&mut self) {
         self.guests.drain(..).for_each(|guest| guest.end(Reason::Ended));
+        self.waiting.drain(..).for_each(|(client, ..)| drop(wire::welcome(&client, Err(Reason::Ended))));
         self.served.counters.close();
     }
 }

@@ -18,6 +18,11 @@ use crate::socket::ring::Broken;
 use crate::socket::wire::{self, Heard};
 use crate::socket::{Layout, Reason};
 
+/// Rings without a frame, of which a client has so many in a row before they cost it time.
+const RINGS: u32 = 32;
+/// How long the next ring is not heard then.
+const DEAF: Duration = Duration::from_millis(1);
+
 /// What a client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -49,6 +54,12 @@ pub(super) struct Guest {
     left: Option<u32>,
     /// When it rang or handed in a frame last.
     active: Instant,
+    /// How often it rang since its last frame.
+    rings: u32,
+    /// Until when its rings are not heard; `None` if they are.
+    deaf: Option<Instant>,
+    /// Whether it was ended for its silence.
+    is_expired: bool,
     pub(super) next: Next,
     stats: Arc<OfClient>,
     socket_stats: Arc<Counters>,
@@ -85,6 +96,9 @@ impl Guest {
             held: None,
             left: None,
             active: now,
+            rings: 0,
+            deaf: None,
+            is_expired: false,
             next: Next::Turn,
             stats,
             socket_stats: counters.clone(),
@@ -95,9 +109,14 @@ impl Guest {
         Some(guest)
     }
 
-    /// Returns its connection, while it is connected.
-    pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
-        self.left.is_none().then(|| self.socket.as_fd())
+    /// Returns its connection, while it is connected and its rings are heard.
+    pub(super) fn connection(&self, now: Instant) -> Option<BorrowedFd<'_>> {
+        (self.left.is_none() && self.deaf.is_none_or(|until| until <= now)).then(|| self.socket.as_fd())
+    }
+
+    /// Returns when its rings are heard again; `None` if they are.
+    pub(super) fn hears(&self, now: Instant) -> Option<Instant> {
+        self.deaf.filter(|until| self.left.is_none() && *until > now)
     }
 
     /// Reads what the client has written: a ring, or its end.
@@ -106,6 +125,8 @@ impl Guest {
             Heard::Nothing => {}
             Heard::Ring => {
                 self.active = now;
+                self.rings = self.rings.saturating_add(1);
+                self.deaf = (self.rings > RINGS).then(|| now + DEAF);
                 if self.next == Next::Asleep {
                     self.next = Next::Turn;
                 }
@@ -138,6 +159,7 @@ impl Guest {
         self.end(Reason::Idle);
         let _ = self.socket.shutdown(Shutdown::Both);
         self.host.ask();
+        self.is_expired = true;
         self.leave();
     }
 
@@ -153,7 +175,7 @@ impl Guest {
         let mut batch = PacketList::new();
         let taken = self.take(budget, &mut batch);
         if !batch.is_empty() {
-            self.active = now;
+            (self.active, self.rings) = (now, 0);
         }
         let bytes: u64 = batch.bytes();
         self.stats.frames.fetch_add(batch.len() as u64, Relaxed);
@@ -223,6 +245,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.sender.stop_waiting();
+        self.host.give_back(self.next != Next::Gone || self.is_expired);
         self.socket_stats.leave(&self.stats);
     }
 }

@@ -308,7 +308,7 @@ impl<A: Arch> Filters<A> {
                     Some(Rule::Fw(_)) => Table::Fw(Fw::new(parent)),
                     Some(Rule::Matchall(_)) => Table::Matchall(Matchall::new()),
                     Some(Rule::Flower(_)) => Table::Flower(Flower::new()),
-                    Some(Rule::U32(_)) => Table::U32(self.u32.add_root(pref)),
+                    Some(Rule::U32(_)) => Table::U32(self.u32.add_root(pref)?),
                     Some(Rule::Basic(_)) => Table::Basic(Basic::default()),
                     Some(Rule::Flow(_)) => Table::Flow(Flow::new(parent)),
                     None => {

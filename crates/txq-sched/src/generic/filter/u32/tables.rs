@@ -1,5 +1,6 @@
 //! The hash tables of a qdisc, and the commands that change them.
 
+use std::collections::BTreeMap;
 use std::iter;
 
 use super::{Bucket, Entry, FIRST_NODE, HashTable, Id, ROOT, Rule};
@@ -17,6 +18,8 @@ pub(in crate::generic::filter) struct Root(pub(super) usize);
 #[derive(Default)]
 pub(in crate::generic::filter) struct Tables {
     pub(super) tables: Vec<Option<HashTable>>,
+    /// The place of each table, by its number.
+    places: BTreeMap<u32, usize>,
     /// The number of the next table that no command names; 0 before the first.
     next: u32,
     made: u64,
@@ -24,9 +27,12 @@ pub(in crate::generic::filter) struct Tables {
 
 impl Tables {
     /// Adds the root of a pref.
-    pub(in crate::generic::filter) fn add_root(&mut self, pref: u16) -> Root {
-        let number = self.free_number();
-        Root(self.insert(number, pref, true, 1))
+    ///
+    /// # Errors
+    /// All numbers of tables are taken.
+    pub(in crate::generic::filter) fn add_root(&mut self, pref: u16) -> Result<Root, ParseError> {
+        let number = self.free_number()?;
+        Ok(Root(self.insert(number, pref, true, 1)))
     }
 
     /// Removes the root of a pref and its rules. All other tables go with the last root.
@@ -45,21 +51,20 @@ impl Tables {
         let buckets = iter::repeat_with(Bucket::default).take(buckets as usize).collect();
         let table = HashTable { number, pref, made: self.made, is_root, links: 0, buckets };
         self.made += 1;
-        match self.tables.iter().position(Option::is_none) {
-            Some(at) => {
-                self.tables[at] = Some(table);
-                at
-            }
-            None => {
-                self.tables.push(Some(table));
-                self.tables.len() - 1
-            }
-        }
+        let free = self.tables.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.tables.push(None);
+            self.tables.len() - 1
+        });
+        self.tables[at] = Some(table);
+        self.places.insert(number, at);
+        at
     }
 
     /// Removes a table and its rules.
     fn remove(&mut self, at: usize) {
         let Some(table) = self.tables[at].take() else { return };
+        self.places.remove(&table.number);
         for (_, rule) in table.buckets.iter().flat_map(|bucket| &bucket.rules) {
             self.unlink(rule.link);
         }
@@ -72,7 +77,7 @@ impl Tables {
     }
 
     fn place_of(&self, number: u32) -> Option<usize> {
-        self.all().find(|(_, table)| table.number == number).map(|(at, _)| at)
+        self.places.get(&number).copied()
     }
 
     /// Returns the place of a table, which may be called by the number of all roots.
@@ -82,17 +87,23 @@ impl Tables {
 
     /// Returns the number of the next table that no command names: [`FIRST_NODE`] for the first of the qdisc, then the next
     /// free one.
-    fn free_number(&mut self) -> u32 {
+    ///
+    /// # Errors
+    /// All are taken.
+    fn free_number(&mut self) -> Result<u32, ParseError> {
         let second = FIRST_NODE + 1;
         let number = match self.next {
             0 => FIRST_NODE,
             next => {
                 let mut numbers = (next..=LAST_TABLE).chain(second..next);
-                numbers.find(|&number| self.place_of(number).is_none()).unwrap_or(LAST_TABLE)
+                numbers.find(|&number| self.place_of(number).is_none()).ok_or_else(|| {
+                    ParseError::new("RTNETLINK answers: Cannot allocate memory")
+                        .with_remedy("a qdisc has 2047 prefs and tables of u32 without a handle at most: give a pref more rules")
+                })?
             }
         };
         self.next = if number == LAST_TABLE { second } else { number + 1 };
-        number
+        Ok(number)
     }
 
     /// Returns the place of the table, and of the bucket and rule in it, that a whole handle names.
@@ -137,7 +148,7 @@ impl Tables {
 
     fn add_table(&mut self, pref: u16, rule: &Rule) -> Result<(), ParseError> {
         let number = match rule.id {
-            Id(0) => self.free_number(),
+            Id(0) => self.free_number()?,
             id if id.is_table() => id.table(),
             _ => {
                 let error = "Divisor can only be used on a hash table.";

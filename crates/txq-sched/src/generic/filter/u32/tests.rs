@@ -411,3 +411,20 @@ fn messages_are_those_of_tc() {
     bench.set("pref 1 handle 800::800 u32 match ip src 1.2.3.4 flowid 1:8", Mode::Change).unwrap();
     assert_eq!(bench.class(&udp(1, 2)), Some(8));
 }
+
+/// No two tables share a number: a command that names one could mean the other.
+#[test]
+fn more_prefs_than_numbers_are_refused() {
+    let mut bench = Bench::with(&[]);
+    for pref in 1..=2047 {
+        bench.add(&format!("prio {pref} protocol ip u32 match u32 0 0 flowid 1:1")).unwrap();
+    }
+    for command in ["prio 3000 protocol ip u32 match u32 0 0 flowid 1:1", "prio 5 protocol ip u32 divisor 4"]
+    {
+        let error = bench.add(command).unwrap_err();
+        assert!(error.message().contains("Cannot allocate memory"), "{command}: {error}");
+    }
+    // A number that is free again is the next one.
+    bench.delete("pref 7 u32").unwrap();
+    bench.add("prio 3000 protocol ip u32 match u32 0 0 flowid 1:1").unwrap();
+}

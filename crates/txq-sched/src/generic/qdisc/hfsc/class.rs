@@ -1,6 +1,6 @@
 //! A class: its curves, and its place among the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use txq_core::arch::Arch;
 use txq_core::stats::QdiscStats;
@@ -23,6 +23,8 @@ pub(super) struct Class<A: Arch> {
     pub(super) children: u32,
     /// 0 for a leaf; one more than the highest below it.
     pub(super) level: u32,
+    /// How many classes right below it have each level.
+    pub(super) below: BTreeMap<u32, u32>,
     pub(super) leaf: Child<A>,
     pub(super) filters: Filters<A>,
     pub(super) stats: QdiscStats,
@@ -80,6 +82,7 @@ impl<A: Arch> Class<A> {
             parent,
             children: 0,
             level: 0,
+            below: BTreeMap::new(),
             leaf,
             filters: Filters::new(),
             stats: QdiscStats::default(),

@@ -13,15 +13,24 @@ use crate::generic::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 impl<A: Arch> Hfsc<A> {
-    /// Computes the levels of a class and of those above it.
-    fn adjust_levels(&mut self, id: u32) {
-        let ids = self.classes.ids();
-        let mut id = id;
-        while id != NIL {
-            let below = ids.iter().filter(|&&child| self.classes[child].parent == id);
-            let level = below.map(|&child| self.classes[child].level + 1).max().unwrap_or(0);
-            self.classes[id].level = level;
-            id = self.classes[id].parent;
+    /// Updates the levels of a class and of those above it: a class below it had the level `old` and has `new`; `None` is for a class
+    /// that was not there, or is not any more.
+    fn adjust_levels(&mut self, mut id: u32, mut old: Option<u32>, mut new: Option<u32>) {
+        while id != NIL && old != new {
+            let class = &mut self.classes[id];
+            if let Some(old) = old {
+                match class.below.get_mut(&old) {
+                    Some(number) if *number > 1 => *number -= 1,
+                    _ => drop(class.below.remove(&old)),
+                }
+            }
+            if let Some(new) = new {
+                *class.below.entry(new).or_default() += 1;
+            }
+            old = Some(class.level);
+            class.level = class.below.last_key_value().map_or(0, |(highest, _)| highest + 1);
+            new = Some(class.level);
+            id = class.parent;
         }
     }
 
@@ -89,7 +98,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         let id = self.classes.insert(minor, class);
         self.classes[id].start_curves(now);
         self.classes[parent].children += 1;
-        self.adjust_levels(parent);
+        self.adjust_levels(parent, None, Some(0));
         Ok(())
     }
 
@@ -131,7 +140,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         let parent = self.classes[id].parent;
         self.classes.remove(minor);
         self.classes[parent].children -= 1;
-        self.adjust_levels(parent);
+        self.adjust_levels(parent, Some(0), None);
         Ok(())
     }
 
