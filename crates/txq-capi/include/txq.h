@@ -514,7 +514,7 @@ typedef struct txq_sched_config {
      */
     uint32_t size;
     /**
-     * The most packets that are queued at a time, whatever the limits of the qdiscs; 65536 by default. Further ones are dropped
+     * The most packets that are queued at a time, whatever the limits of the qdiscs; 1048576 by default. Further ones are dropped
      * as NOMEM.
      */
     uint32_t packets;

@@ -1,6 +1,7 @@
 //! Why a packet was dropped, by the kernel's names (`enum skb_drop_reason`).
 
 use std::fmt;
+use std::ops::Add;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
@@ -75,7 +76,7 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// Numbers of packets, one for each [`DropReason`].
+/// Numbers of packets, one for each [`DropReason`]. As a text and as a summand it is their total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts([u64; DropReason::ALL.len()]);
 
@@ -111,5 +112,27 @@ impl DropCounts {
     /// Returns the reasons with counts above 0, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
+    }
+}
+
+impl fmt::Display for DropCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.total(), f)
+    }
+}
+
+impl Add<DropCounts> for u64 {
+    type Output = u64;
+
+    fn add(self, drops: DropCounts) -> u64 {
+        self + drops.total()
+    }
+}
+
+impl Add<u64> for DropCounts {
+    type Output = u64;
+
+    fn add(self, packets: u64) -> u64 {
+        self.total() + packets
     }
 }

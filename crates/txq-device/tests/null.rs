@@ -113,3 +113,24 @@ fn an_own_loop_can_do_the_workers_work() {
     }
     assert_eq!(assert_conserved(&dev).sent, 100);
 }
+
+/// A receiver keeps a stock of its sender's buffers. Once the device is idle, none of them counts as pending.
+#[test]
+fn buffers_that_a_sender_holds_are_not_pending_on_an_idle_device() {
+    let null = Null { ring: 16, inline: false, ..Null::new(1) };
+    let dev = builder(null).build().unwrap();
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    let (mut held, mut batch) = (PacketList::new(), PacketList::new());
+    assert_eq!(sender.alloc_batch(32, 60, &mut held).unwrap(), 32);
+    held.move_front(3, &mut batch);
+    let _ = sender.xmit_batch(&mut batch);
+    let row = dev.stats().senders.remove(0);
+    assert_eq!((row.accepted, row.sent, row.pending), (3, 0, 3));
+    let _ = worker.poll();
+    let row = dev.audit().unwrap().senders.remove(0);
+    assert_eq!((row.accepted, row.sent, row.pending), (3, 3, 0));
+    send(&mut sender, 2);
+    let row = dev.stats().senders.remove(0);
+    assert_eq!((row.accepted, row.sent, row.pending), (5, 3, 2));
+    drop(held);
+}

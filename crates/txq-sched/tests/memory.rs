@@ -1,6 +1,7 @@
-//! What a tree of many idle leaves takes, by the bytes that its allocations ask for.
+//! What a tree of many idle leaves takes, by the bytes that its allocations ask for, and idle schedulers, by their pages.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use txq_sched::Scheduler;
@@ -29,10 +30,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Held by the test that measures: the memory is the process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A class of htb with an fq_codel that has had no packet takes 10 kB at most: 20,000 of them 200 MB.
 #[test]
 fn idle_leaves_take_little() {
     const LEAVES: i64 = 500;
+    let _alone = ALONE.lock();
     let mut tree = Scheduler::<u32>::new("handle 1: htb").unwrap();
     let before = BYTES.load(Relaxed);
     for class in 1..=LEAVES {
@@ -42,4 +47,22 @@ fn idle_leaves_take_little() {
     let each = (BYTES.load(Relaxed) - before) / LEAVES;
     assert!(each <= 10_000, "{each} bytes for each leaf");
     println!("{each} bytes for each leaf");
+}
+
+/// An unused scheduler takes 24 KiB at most with its qdisc, whole pages.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_unused_scheduler_takes_little() {
+    const SCHEDULERS: usize = 200;
+    let _alone = ALONE.lock();
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let before = resident();
+    let schedulers = [(); SCHEDULERS].map(|()| Scheduler::<u32>::new("pfifo limit 100000").unwrap());
+    let each = resident().saturating_sub(before) / SCHEDULERS;
+    drop(schedulers);
+    assert!(each <= 24 << 10, "{each} bytes for each scheduler");
+    println!("{each} bytes for each scheduler");
 }

@@ -15,7 +15,7 @@ pub const TXQ_LINK_IP: u32 = 1;
 pub struct txq_sched_config {
     /// sizeof(struct txq_sched_config).
     pub size: u32,
-    /// The most packets that are queued at a time, whatever the limits of the qdiscs; 65536 by default. Further ones are dropped
+    /// The most packets that are queued at a time, whatever the limits of the qdiscs; 1048576 by default. Further ones are dropped
     /// as NOMEM.
     pub packets: u32,
     /// The most bytes of a packet's header that are kept, up to 65535; 128 by default.

@@ -18,6 +18,13 @@ fn pool<A: Model>(buffers: u32) -> Pool<A> {
     pool_of(buffers, FreeMode::Defer, DEFER_MAX)
 }
 
+/// As [`pool`], with all buffers in the stock instead of fresh.
+fn stocked<A: Model>(buffers: u32) -> Pool<A> {
+    let pool = pool(buffers);
+    assert_all_home(&pool);
+    pool
+}
+
 fn pool_of<A: Model>(buffers: u32, free: FreeMode, defer_max: u32) -> Pool<A> {
     Pool::new(&config(buffers, free, defer_max)).expect("a small pool")
 }
@@ -70,7 +77,7 @@ fn freed_elsewhere<A: Model>() {
 
 /// One thread takes all buffers, while another takes two batches and returns the one that was on top.
 fn depot<A: Model>() {
-    let pool = pool::<A>(2);
+    let pool = stocked::<A>(2);
     let [one, two] = ["one", "two"].map(|name| pool.cache(name, 0));
     let taker = A::spawn(1, move || take(one, 2).1);
     let putter = A::spawn(2, move || {
@@ -133,7 +140,7 @@ fn stolen<A: Model>() {
 
 /// Senders start and end, and move into homes of others; no home has two senders.
 fn homes<A: Model>() {
-    let pool = pool::<A>(2);
+    let pool = stocked::<A>(2);
     let threads = [1, 2].map(|cpu| {
         let pool = pool.clone();
         A::spawn(cpu, move || {

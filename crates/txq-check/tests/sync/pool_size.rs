@@ -1,9 +1,10 @@
 //! A pool that shrinks and grows under traffic: exactly the surplus is parked, wherever its buffers are meanwhile; and
-//! parked buffers come back.
+//! parked buffers come back. Each fresh buffer begins once, in circulation.
 //!
 //! Guards `txq/src/pool/size.rs`, the closed stock in `depot.rs` and `store.rs`, and the notices to senders (`home.rs`,
 //! `cache.rs`). Mutants that it catches: a push that passes a closed depot, by "not all that is too much is parked"; a
-//! notice to a sender without release or acquire, by "the sender was told and keeps what is too much".
+//! notice to a sender without release or acquire, by "the sender was told and keeps what is too much"; a fresh buffer that
+//! two senders begin, by "Causality violation"; one that begins although it is parked, by "more buffers than the pool has".
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -132,6 +133,28 @@ fn joined<A: Model>() {
     assert_whole(&pool);
 }
 
+/// Two senders begin fresh buffers while the pool changes its size: each buffer has one of them, and no buffer beyond the pool's
+/// greater size begins.
+fn begun<A: Model>(from: u32, to: u32) {
+    let pool = pool::<A>(from, 3, FreeMode::Defer);
+    let [mut one, mut two] = ["one", "two"].map(|name| pool.cache(name, 0));
+    let resizer = A::spawn(1, {
+        let pool = pool.clone();
+        move || pool.resize(to).expect("within the bounds")
+    });
+    let other = A::spawn(2, move || {
+        let packets = take(&mut two, 2);
+        (two, packets)
+    });
+    let packets = take(&mut one, 2);
+    let theirs = other();
+    resizer();
+    let all = packets.iter().count() + theirs.1.iter().count();
+    assert!(all <= from.max(to) as usize, "more buffers than the pool has");
+    drop((packets, theirs, one));
+    assert_whole(&pool);
+}
+
 /// Senders and completions pass packets on while two threads resize the pool.
 fn crowd<A: Model>(free: FreeMode) {
     let pool = pool::<A>(8, 12, free);
@@ -196,6 +219,13 @@ fn told_twice_under_loom() {
 #[test]
 fn joined_under_loom() {
     Loom::check(joined::<Loom>);
+}
+
+#[test]
+fn begun_under_loom() {
+    for (from, to) in [(3, 1), (1, 3)] {
+        Loom::check(move || begun::<Loom>(from, to));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Linux: `sched_getcpu`, `CLOCK_MONOTONIC` (on x86-64 by `tsc`), `mmap`.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
@@ -39,14 +40,13 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps at least `len` bytes, in pages of 2 MiB if `huge`, and populates all pages if `now` is not less than `len`.
+    /// Maps at least `len` bytes, in pages of 2 MiB if `huge`, and populates none.
     ///
     /// # Errors
     /// When the system has no memory, or not enough huge pages reserved.
-    pub(crate) fn new(len: usize, now: usize, huge: bool) -> io::Result<Self> {
+    pub(crate) fn new(len: usize, huge: bool) -> io::Result<Self> {
         let (flags, unit) = if huge { (MapFlags::HUGETLB, HUGE) } else { (MapFlags::empty(), PAGE) };
-        let populate = if now < len { MapFlags::empty() } else { MapFlags::POPULATE };
-        let flags = MapFlags::PRIVATE | populate | flags;
+        let flags = MapFlags::PRIVATE | flags;
         let len = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a fresh anonymous mapping aliases nothing.
         let base =
@@ -55,11 +55,14 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Populates the pages of the first `len` bytes, so that their first use causes no page faults. Linux before 5.14
-    /// cannot; there the first use faults.
-    pub(crate) fn populate(&self, len: usize) {
+    /// Populates the pages of a part, so that their first use causes no page faults. Linux before 5.14 cannot; there the first
+    /// use faults.
+    pub(crate) fn populate(&self, part: Range<usize>) {
+        let (start, end) = (part.start / PAGE * PAGE, part.end.min(self.len));
+        // SAFETY: within the mapping.
+        let start_at = unsafe { self.base.as_ptr().add(start) };
         // SAFETY: within the mapping; the call does not change its contents.
-        let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) };
+        let _ = unsafe { mm::madvise(start_at.cast(), end - start, Advice::LinuxPopulateWrite) };
     }
 
     /// Returns the first byte's address.

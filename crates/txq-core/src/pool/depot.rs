@@ -15,6 +15,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
 use crate::pool::slot::Slot;
+use crate::pool::slots::Slots;
 use crate::stats::contention::Retry;
 use crate::sync::contention::Retries;
 
@@ -74,10 +75,12 @@ impl<A: Arch> Depot<A> {
 
     /// Pops a batch; returns its first buffer, or `None` if the depot is empty.
     #[inline]
-    pub(super) fn pop<'s>(&self, slots: &'s [Slot<A>]) -> Option<&'s Slot<A>> {
+    pub(super) fn pop<'s>(&self, slots: &'s Slots<A>) -> Option<&'s Slot<A>> {
         let mut head = self.head.load(Acquire);
         loop {
-            let first = slots.get(((head & INDEX) as usize).checked_sub(1)?)?;
+            // SAFETY: a push has put the index there, of a descriptor that it had. The head was loaded by an acquire, so the
+            // descriptor was written before.
+            let first = unsafe { slots.get(((head & INDEX) as usize).checked_sub(1)?) }?;
             // Stale if the batch is no longer on top; then the exchange fails.
             let below = first.below.load(Relaxed);
             match self.head.compare_exchange_weak(head, advance(head, below), Acquire, Acquire) {

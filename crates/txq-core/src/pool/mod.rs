@@ -47,6 +47,7 @@ pub(crate) mod retired;
 mod size;
 #[doc(hidden)]
 pub mod slot;
+mod slots;
 pub(crate) mod store;
 pub mod times;
 mod waiting;
@@ -65,6 +66,7 @@ use home::Homes;
 use region::Region;
 use retired::Run;
 use slot::Slot;
+use slots::Slots;
 use store::Store;
 
 pub use cache::{CACHE_SIZE, Cache};
@@ -86,8 +88,8 @@ pub struct PoolConfig {
     pub name: String,
     /// Number of buffers, 1 to 2^31 - 1: as many packets can exist at a time.
     pub buffers: u32,
-    /// Largest number of buffers that [`Pool::resize`] accepts; a value below `buffers` counts as `buffers`. Each buffer
-    /// beyond `buffers` costs a descriptor of 128 bytes and address space in the region, which takes memory at first use
+    /// Largest number of buffers that [`Pool::resize`] accepts; a value below `buffers` counts as `buffers`. A buffer takes
+    /// memory from its first use on, for its bytes and for a descriptor of 128 bytes; before that it takes address space alone
     /// (huge pages are reserved at once).
     pub max_buffers: u32,
     /// Length of the longest packet, in bytes, without the headroom.
@@ -164,10 +166,9 @@ struct Shared<A: Arch> {
 
 /// The memory that packets point into.
 struct Memory<A: Arch> {
-    slots: Box<[Slot<A>]>,
+    slots: Slots<A>,
     store: Arc<Store<A>>,
     homes: Homes<A>,
-    region: Region,
 }
 
 impl<A: Arch> Memory<A> {
@@ -186,18 +187,12 @@ impl<A: Arch> Memory<A> {
         }
     }
 
-    /// Counts the free buffers in the stock and the inboxes. Takes them off their lists.
+    /// Counts the free buffers in the stock and the inboxes that have begun. Takes them off their lists.
     fn count_home(&self) -> usize {
         let mut home = 0;
         // Opens the stock, and moves the parked buffers into it.
         self.store.resize(self.slots.len() as u32, &self.slots);
-        loop {
-            let before = home;
-            self.store.take(&self.slots, |_| home += 1);
-            if home == before {
-                break;
-            }
-        }
+        self.store.take_used(&self.slots, usize::MAX, |_| home += 1);
         for mut slot in self.homes.iter().flat_map(|h| h.take_all()) {
             while !slot.is_null() {
                 home += 1;
@@ -210,7 +205,8 @@ impl<A: Arch> Memory<A> {
 }
 
 impl<A: Arch> Pool<A> {
-    /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
+    /// Creates a pool whose buffers are all free. Its memory grows with the number of buffers in use at one time. Returns an
+    /// error for a size out of range, or without memory.
     #[inline(never)]
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
         Self::create(config, None)
@@ -276,8 +272,7 @@ impl<A: Arch> Pool<A> {
             let range = format!("1 to {}: the memory has {} bytes", lent.len / stride, lent.len);
             return Err(size("buffers", max as usize, &range));
         }
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(max as usize).map_err(|_| PoolError::Memory {
+        let places = Slots::reserve(max as usize).map_err(|_| PoolError::Memory {
             name: name.clone(),
             what: "descriptors",
             bytes: size_of::<Slot<A>>().saturating_mul(max as usize),
@@ -289,27 +284,20 @@ impl<A: Arch> Pool<A> {
         let space = if lent.is_some() { each } else { stride };
         let region = match lent {
             Some(memory) => Ok(Region::lent(memory)),
-            None => Region::new(bytes, stride.saturating_mul(buffers as usize), backing),
+            None => Region::new(bytes, backing),
         };
         let region = region.map_err(|source| {
             let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();
             PoolError::Memory { name: name.clone(), what: "buffers", bytes, remedy, source }
         })?;
-        // SAFETY: within the region, which has `max` times `stride` bytes.
-        let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
-        slots.extend((0..max).map(slot));
-        let slots = slots.into_boxed_slice();
-        let store = Arc::new(Store::new(free, &slots, (defer_max, reserve), space, &nodes));
-        let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
+        // The region has `max` times `stride` bytes.
+        let slots = Slots::new(places, region, stride);
+        let store = Arc::new(Store::new(free, &slots, buffers, (defer_max, reserve), space, &nodes));
+        let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new() });
+        // From here on the box of descriptors does not move: a move would invalidate pointers into it.
         let shared = Arc::new(Shared { name, room, headroom, tailroom, stride, memory });
-        if buffers < max {
-            shared.memory.store.resize(buffers, &[]);
-        }
-        // From here on the box of descriptors does not move: a move would invalidate pointers into it. Stocked from the last
-        // to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
-        shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
-        A::name(&*shared.memory.slots, "packet: descriptor");
-        A::name(shared.memory.region.bytes(), "packet: data");
+        A::name(shared.memory.slots.bytes(), "packet: descriptor");
+        A::name(shared.memory.slots.region.bytes(), "packet: data");
         shared.memory.store.name_lines();
         Ok(Self(shared))
     }
@@ -361,7 +349,6 @@ impl<A: Arch> Pool<A> {
                 range: format!("1 to {max} (max_buffers)"),
             });
         }
-        memory.region.populate(self.0.stride * buffers as usize);
         memory.store.resize(buffers, &memory.slots);
         if memory.store.size.is_shrinking() {
             memory.empty_inboxes();
@@ -396,13 +383,13 @@ impl<A: Arch> Pool<A> {
     /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
     #[inline(never)]
     pub fn backing(&self) -> Backing {
-        self.0.memory.region.backing()
+        self.0.memory.slots.region.backing()
     }
 
     /// Returns the region's start and the distance between buffers in bytes, as a UMEM's registration needs them.
     #[inline(never)]
     pub fn region(&self) -> (NonNull<u8>, usize) {
-        (self.0.memory.region.base(), self.0.stride)
+        (self.0.memory.slots.region.base(), self.0.stride)
     }
 
     /// Returns the counters of failed exchanges on this pool's lock-free words.
@@ -450,7 +437,10 @@ impl<A: Arch> Pool<A> {
 impl<A: Arch> Shared<A> {
     fn in_use(&self) -> BTreeMap<String, usize> {
         let mut names = BTreeMap::new();
-        for home in self.memory.slots.iter().filter_map(|s| s.check.holder()) {
+        let (slots, begun) = (&self.memory.slots, self.memory.store.size.begun() as usize);
+        // SAFETY: these have begun.
+        let begun = (0..begun).filter_map(|index| unsafe { slots.get(index) });
+        for home in begun.filter_map(|slot| slot.check.holder()) {
             *names.entry(home.name()).or_default() += 1;
         }
         names
@@ -459,9 +449,12 @@ impl<A: Arch> Shared<A> {
 
 impl<A: Arch> Drop for Shared<A> {
     fn drop(&mut self) {
-        let missing = self.memory.slots.len() - self.memory.count_home();
+        let begun = self.memory.store.size.begun();
+        let missing = begun as usize - self.memory.count_home();
         if missing == 0 {
-            // SAFETY: the memory is not used again, and no packet points into it any more.
+            // SAFETY: all begun buffers are home, so no packet points into the memory any more.
+            unsafe { self.memory.slots.end(begun) };
+            // SAFETY: as above; the memory is not used again.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else if cfg!(debug_assertions) {
             eprintln!(

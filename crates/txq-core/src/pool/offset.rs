@@ -44,7 +44,13 @@ impl<A: Arch> Pool<A> {
     /// When `offset` is outside of the region; in debug builds also when that buffer is not in use.
     pub unsafe fn packet_at(&self, offset: usize) -> Packet<A> {
         let index = offset / self.0.stride;
-        let Some(slot) = self.0.memory.slots.get(index) else {
+        let memory = &self.0.memory;
+        #[cfg(debug_assertions)]
+        let begun = index < memory.store.size.begun() as usize || index >= memory.slots.len();
+        #[cfg(debug_assertions)]
+        assert!(begun, "double completion: buffer {index} of pool \"{}\" is not in use", self.0.name);
+        // SAFETY: the caller's promise: the buffer was a packet's, so its descriptor was written.
+        let Some(slot) = (unsafe { memory.slots.get(index) }) else {
             panic!("foreign buffer: offset {offset} is not in pool \"{}\"", self.0.name);
         };
         #[cfg(debug_assertions)]

@@ -3,9 +3,10 @@
 //! Contiguous, because AF_XDP (a UMEM) and DMA require it. In huge pages where the system has them, because almost every
 //! buffer lies in another small page.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
@@ -21,7 +22,7 @@ pub enum Backing {
     Auto,
     /// The global allocator.
     Heap,
-    /// An anonymous mapping of ordinary pages. Creation populates the part in use. An error on a system other than Linux.
+    /// An anonymous mapping of ordinary pages. An error on a system other than Linux.
     Mmap,
     /// Huge pages of 2 MiB (`vm.nr_hugepages`), or an error.
     HugePages,
@@ -31,7 +32,7 @@ pub enum Backing {
 
 const PAGE: usize = 4096;
 
-/// Memory that is initialised. The region's own memory is aligned to a page.
+/// Memory, aligned to a page if it is the region's own. A part of it may be read from its call of [`Region::populate`] on.
 pub(super) struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -55,25 +56,21 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Allocates `len` bytes, at least one, and populates the first `now` of a mapping.
-    pub(super) fn new(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
-        let region = match backing {
-            Backing::Auto => Self::map(len, now, Backing::HugePages)
-                .or_else(|_| Self::map(len, now, Backing::Mmap))
+    /// Allocates `len` bytes, at least one.
+    pub(super) fn new(len: usize, backing: Backing) -> io::Result<Self> {
+        match backing {
+            Backing::Auto => Self::map(len, Backing::HugePages)
+                .or_else(|_| Self::map(len, Backing::Mmap))
                 .or_else(|error| match error.kind() {
                     io::ErrorKind::Unsupported => Self::heap(len),
                     _ => Err(error),
                 }),
             Backing::Heap => Self::heap(len),
-            Backing::Mmap | Backing::HugePages => Self::map(len, now, backing),
+            Backing::Mmap | Backing::HugePages => Self::map(len, backing),
             Backing::Lent => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "memory of someone else needs Pool::on"))
             }
-        }?;
-        if now < len {
-            region.populate(now);
         }
-        Ok(region)
     }
 
     /// Returns the region of memory that belongs to someone else.
@@ -82,24 +79,30 @@ impl Region {
         Self { base, len, backing: Backing::Lent, owned: Owned::Lent(owner) }
     }
 
-    /// Populates the pages of the first `len` bytes of a mapping, so that the first packets cause no page faults.
-    pub(super) fn populate(&self, len: usize) {
-        if let Owned::Mapping(mapping) = &self.owned {
-            mapping.populate(len);
+    /// Populates the pages of a part of a mapping, so that its first packets cause no page faults, or writes zeros to a part
+    /// of memory of the allocator. The caller alone has the buffers that lie there.
+    pub(super) fn populate(&self, part: Range<usize>) {
+        match &self.owned {
+            Owned::Mapping(mapping) => mapping.populate(part),
+            Owned::Heap(_) => {
+                let part = part.start..part.end.min(self.len);
+                // SAFETY: within the region; no other thread accesses the part, by the caller's promise.
+                unsafe { self.base.as_ptr().add(part.start).write_bytes(0, part.len()) }
+            }
+            Owned::Lent(_) => {}
         }
     }
 
     fn heap(len: usize) -> io::Result<Self> {
         // SAFETY: the layout has a size.
-        let raw =
-            NonNull::new(unsafe { alloc_zeroed(heap_layout(len)?) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        let raw = NonNull::new(unsafe { alloc(heap_layout(len)?) }).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the layout is a page longer than the region.
         let base = unsafe { raw.add(raw.align_offset(PAGE)) };
         Ok(Self { base, len, backing: Backing::Heap, owned: Owned::Heap(raw) })
     }
 
-    fn map(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
-        let mapping = Mapping::new(len, now, backing == Backing::HugePages)?;
+    fn map(len: usize, backing: Backing) -> io::Result<Self> {
+        let mapping = Mapping::new(len, backing == Backing::HugePages)?;
         Ok(Self { base: mapping.base(), len: mapping.len(), backing, owned: Owned::Mapping(mapping) })
     }
 
@@ -119,8 +122,7 @@ impl Region {
     }
 }
 
-/// Layout of the allocation for `len` bytes, one page longer: we align to a page ourselves. Asked for a page's alignment,
-/// the system's allocator would write zeros to pages that are zero already.
+/// Layout of the allocation for `len` bytes, one page longer: the region aligns to a page itself.
 fn heap_layout(len: usize) -> io::Result<Layout> {
     let len = len.checked_add(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
     Layout::from_size_align(len, 16).map_err(io::Error::other)

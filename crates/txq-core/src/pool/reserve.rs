@@ -29,14 +29,16 @@ pub(super) struct Reserve<A: Arch> {
     /// Senders with a guarantee. Incremented and decremented by them, read by a sender that takes from the stock. Relaxed: a
     /// stale number moves the floor for one call.
     senders: A::AtomicU32,
-    /// Buffers in the stock, not counted if the reserve is off. A put adds before it pushes, a take subtracts after it has
+    /// Buffers in the stock, and those in circulation that have not begun; not counted if the reserve is off. A put adds before it pushes, a take subtracts after it has
     /// popped; so it is never below the number of buffers there. Relaxed: a number, which orders nothing.
     stocked: CachePadded<A::AtomicU64>,
 }
 
 impl<A: Arch> Reserve<A> {
-    pub(super) fn new(each: u32) -> Self {
-        Self { each, senders: A::AtomicU32::new(0), stocked: CachePadded::new(A::AtomicU64::new(0)) }
+    /// Returns the guarantees of a pool with `stocked` buffers in its stock.
+    pub(super) fn new(each: u32, stocked: u32) -> Self {
+        let stocked = CachePadded::new(A::AtomicU64::new(stocked.into()));
+        Self { each, senders: A::AtomicU32::new(0), stocked }
     }
 
     /// Names its line ([`Arch::name`]).

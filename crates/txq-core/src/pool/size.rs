@@ -1,13 +1,19 @@
 //! The number of a pool's buffers in circulation, and the list of the others.
 //!
-//! A pool creates all buffers of its maximum at once, so that its region is contiguous and never moves (a UMEM is registered
-//! once). Buffers beyond the pool's size are parked. To shrink, a pool closes its stock: buffers freed to the stock are
-//! parked instead, until the surplus is gone. Closing is a bit that a put reads anyway (`pool/depot.rs`), so a pool that
-//! does not shrink pays nothing. A put takes a lock only while the pool shrinks.
+//! A pool reserves the addresses of all buffers of its maximum at once, so that its region is contiguous and never moves (a UMEM
+//! is registered once). Buffers beyond the pool's size are parked. To shrink, a pool closes its stock: buffers freed to the
+//! stock are parked instead, until the surplus is gone. Closing is a bit that a put reads anyway (`pool/depot.rs`), so a pool
+//! that does not shrink pays nothing. A put takes a lock only while the pool shrinks.
+//!
+//! No buffer is begun at first ([`Slots::begin`]). A sender that finds the stock empty begins a batch of fresh ones under the
+//! same lock ([`Size::begin`]). Buffers begin in the order of their indices, so one number says which have begun, and another
+//! how many of the others are in circulation: to park or to unpark fresh buffers changes that number alone. A sender that
+//! finds no fresh buffer reads one word and takes no lock.
 //!
 //! Senders that wait for a buffer close the stock for the same reason: each buffer then passes the lock, under which their
 //! line lies (`pool/line.rs`).
 
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
@@ -20,6 +26,7 @@ use crate::pool::home::Home;
 use crate::pool::line::Line;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
+use crate::pool::slots::Slots;
 use crate::sync::spinlock::SpinLock;
 
 /// The most buffers that are unparked in one hold of the lock.
@@ -43,6 +50,9 @@ struct Told<A: Arch> {
     parked: A::AtomicU32,
     /// Buffers that must still be parked.
     surplus: A::AtomicU32,
+    /// Buffers in circulation that have not begun. A sender that reads 0 after the last change of the size takes no lock; one
+    /// that reads a stale number finds no buffer, and reads it again after it has joined the line, under the lock.
+    fresh: A::AtomicU32,
     /// Senders that wait for a buffer. A sender reads it after it was kicked, and the kick (release, acquire) orders the
     /// value that the first waiting sender stored before.
     waiting: A::AtomicU32,
@@ -52,9 +62,14 @@ struct Told<A: Arch> {
 struct Parking<A: Arch> {
     /// The number of buffers that the pool was last set to.
     size: u32,
-    /// Parked buffers, linked by `next` up to a null.
+    /// Parked buffers that have begun, linked by `next` up to a null.
     list: *mut Slot<A>,
+    /// Buffers out of circulation, begun or not.
     parked: u32,
+    /// Buffers that have begun: those with the lowest indices.
+    begun: u32,
+    /// Buffers in circulation that have not begun. 0 while there is a surplus.
+    fresh: u32,
     /// How many more buffers must be parked. The stock is closed while this is not 0.
     surplus: u32,
     /// The senders that wait for a buffer. The stock is closed while there are any.
@@ -72,15 +87,17 @@ impl<A: Arch> Parking<A> {
 unsafe impl<A: Arch> Send for Parking<A> {}
 
 impl<A: Arch> Size<A> {
-    /// Returns the size of a pool with all of its `max` buffers in circulation.
-    pub(super) fn new(max: u32) -> Self {
+    /// Returns the size of a pool with `size` of its `max` buffers in circulation, none of them begun.
+    pub(super) fn new(size: u32, max: u32) -> Self {
         let told = Told {
-            size: A::AtomicU32::new(max),
-            parked: A::AtomicU32::new(0),
+            size: A::AtomicU32::new(size),
+            parked: A::AtomicU32::new(max - size),
             surplus: A::AtomicU32::new(0),
+            fresh: A::AtomicU32::new(size),
             waiting: A::AtomicU32::new(0),
         };
-        let parking = Parking { size: max, list: ptr::null_mut(), parked: 0, surplus: 0, line: Line::new() };
+        let (list, parked) = (ptr::null_mut(), max - size);
+        let parking = Parking { size, list, parked, begun: 0, fresh: size, surplus: 0, line: Line::new() };
         Self { max, told: CachePadded::new(told), parking: CachePadded::new(SpinLock::new(parking)) }
     }
 
@@ -188,17 +205,58 @@ impl<A: Arch> Size<A> {
         })
     }
 
-    /// Changes the size; calls `close` with whether there are buffers to park, and returns that.
-    pub(super) fn set(&self, size: u32, close: impl FnOnce(bool)) -> bool {
+    /// Changes the size, and parks or unparks fresh buffers at once; calls `count` with the number that came into circulation
+    /// or left it. Calls `close` with whether the stock must be closed, and returns that.
+    pub(super) fn set(&self, size: u32, count: impl FnOnce(i64), close: impl FnOnce(bool)) -> bool {
         self.parking.with(|held| {
             let parking = held.data();
             parking.size = size;
-            parking.surplus = (self.max - size).saturating_sub(parking.parked);
+            let (before, unbegun) = (parking.fresh, self.max - parking.begun);
+            let wanted = self.max - size;
+            // Those of the parked buffers that have not begun come first: they are not on the list.
+            parking.fresh += parking.parked.saturating_sub(wanted).min(unbegun - parking.fresh);
+            parking.fresh -= wanted.saturating_sub(parking.parked).min(parking.fresh);
+            let change = i64::from(parking.fresh) - i64::from(before);
+            parking.parked = parking.parked.wrapping_sub(change as u32);
+            parking.surplus = wanted.saturating_sub(parking.parked);
+            count(change);
             self.told.size.store(size, Relaxed);
+            self.told.parked.store(parking.parked, Relaxed);
             self.told.surplus.store(parking.surplus, Relaxed);
+            self.told.fresh.store(parking.fresh, Relaxed);
             close(parking.is_short());
-            parking.surplus > 0
+            parking.is_short()
         })
+    }
+
+    /// Begins up to `n` fresh buffers, which are the caller's, and calls `take` with each. Returns their indices.
+    #[cold]
+    pub(super) fn begin(
+        &self,
+        n: u32,
+        slots: &Slots<A>,
+        mut take: impl FnMut(NonNull<Slot<A>>),
+    ) -> Range<u32> {
+        if self.told.fresh.load(Relaxed) == 0 {
+            return 0..0;
+        }
+        self.parking.with(|held| {
+            let parking = held.data();
+            let n = n.min(parking.fresh);
+            let begun = parking.begun..parking.begun + n;
+            // Under the lock, so that `begun` is never ahead of the descriptors.
+            // SAFETY: the lock's holder alone begins buffers, and `begun` passes each index once.
+            begun.clone().for_each(|index| take(unsafe { slots.begin(index) }));
+            parking.begun += n;
+            parking.fresh -= n;
+            self.told.fresh.store(parking.fresh, Relaxed);
+            begun
+        })
+    }
+
+    /// Returns the number of buffers that have begun, those with the lowest indices. Their descriptors were written before.
+    pub(super) fn begun(&self) -> u32 {
+        self.parking.with(|held| held.data().begun)
     }
 
     /// Takes up to [`TURN`] buffers of the parking list that the size puts back into circulation; an empty run means none.

@@ -17,6 +17,7 @@ use crate::pool::reserve::Reserve;
 use crate::pool::retired::Run;
 use crate::pool::size::Size;
 use crate::pool::slot::Slot;
+use crate::pool::slots::Slots;
 use crate::sync::contention::Retries;
 use crate::sync::spinlock::SpinLock;
 use crate::sync::waiter;
@@ -110,8 +111,9 @@ impl<A: Arch> Locked<A> {
 
     /// Takes a batch, or a part of one if there is no whole batch. Returns the first buffer, which links the others by
     /// `next` up to a null; null if there is none.
-    fn take(&mut self, slots: &[Slot<A>]) -> *mut Slot<A> {
-        match (self.top as usize).checked_sub(1).and_then(|index| slots.get(index)) {
+    fn take(&mut self, slots: &Slots<A>) -> *mut Slot<A> {
+        // SAFETY: a put under this lock has stored the index of a descriptor that it had.
+        match (self.top as usize).checked_sub(1).and_then(|index| unsafe { slots.get(index) }) {
             Some(first) => {
                 self.top = first.below.load(Relaxed);
                 ptr::from_ref(first).cast_mut()
@@ -123,10 +125,11 @@ impl<A: Arch> Locked<A> {
 }
 
 impl<A: Arch> Store<A> {
-    /// Returns the empty stock of a pool with these descriptors.
+    /// Returns the stock of a pool with these descriptors and `size` buffers in circulation, all of them fresh.
     pub(super) fn new(
         mode: FreeMode,
-        slots: &[Slot<A>],
+        slots: &Slots<A>,
+        size: u32,
         (defer_max, reserve): (u32, u32),
         space: usize,
         nodes: &[CpuMask],
@@ -139,15 +142,15 @@ impl<A: Arch> Store<A> {
         let depots = node_of.len().div_ceil(CPUS).max(1);
         Self {
             mode,
-            base: slots.as_ptr().addr(),
+            base: slots.base(),
             space,
-            size: Size::new(slots.len() as u32),
+            size: Size::new(size, slots.len() as u32),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),
             nodes: nodes.len().max(1),
             depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
-            reserve: Reserve::new(reserve),
+            reserve: Reserve::new(reserve, size),
             locked: (0..nodes.len().max(1)).map(|_| CachePadded::new(SpinLock::new(Locked::new()))).collect(),
         }
     }
@@ -303,8 +306,13 @@ impl<A: Arch> Store<A> {
 
     /// Changes the pool's size to `size` buffers: at once if it grows; if it shrinks, buffers in use follow as they are
     /// freed.
-    pub(super) fn resize(&self, size: u32, slots: &[Slot<A>]) {
-        let shrinks = self.size.set(size, |closed| self.close(closed));
+    pub(super) fn resize(&self, size: u32, slots: &Slots<A>) {
+        // Fresh buffers count as buffers of the stock.
+        let count = |fresh: i64| match u32::try_from(fresh) {
+            Ok(more) => self.reserve.add(more),
+            Err(_) => self.reserve.subtract(fresh.unsigned_abs() as u32),
+        };
+        let short = self.size.set(size, count, |closed| self.close(closed));
         loop {
             let mut run = self.size.unpark();
             if run.len() == 0 {
@@ -312,14 +320,15 @@ impl<A: Arch> Store<A> {
             }
             self.put(&mut run);
         }
-        if shrinks {
+        // Of a pool that has grown, fresh buffers go to the senders that wait.
+        if short {
             self.park_stock(slots);
         }
     }
 
     /// Parks buffers that were in the stock when it was closed, or gives them to the senders that wait, until neither needs
     /// more.
-    pub(super) fn park_stock(&self, slots: &[Slot<A>]) {
+    pub(super) fn park_stock(&self, slots: &Slots<A>) {
         loop {
             let mut run = Run::new();
             self.take(slots, |slot| run.push(slot));
@@ -334,18 +343,34 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Takes batches out of the stock until it has at least [`Size::bulk`] buffers or the stock is empty, and hands each
-    /// buffer to `keep`.
-    pub(super) fn take(&self, slots: &[Slot<A>], keep: impl FnMut(NonNull<Slot<A>>)) {
-        let taken = self.take_uncounted(slots, keep);
+    /// Takes batches out of the stock until it has at least [`Size::bulk`] buffers or the stock is empty, then begins fresh
+    /// buffers for the rest. Hands each buffer to `keep`.
+    pub(super) fn take(&self, slots: &Slots<A>, mut keep: impl FnMut(NonNull<Slot<A>>)) {
+        let bulk = self.size.bulk();
+        let mut taken = self.take_used(slots, bulk, &mut keep);
+        if taken < bulk {
+            let mut run = Run::new();
+            let begun = self.size.begin((bulk - taken) as u32, slots, |slot| run.push(slot));
+            if run.len() > 0 {
+                taken += run.len() as usize;
+                slots.populate(begun);
+                run.for_each(keep);
+            }
+        }
         if taken > 0 {
             self.reserve.subtract(taken as u32);
         }
     }
 
-    /// As [`take`](Store::take); returns how many buffers it has taken.
-    fn take_uncounted(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) -> usize {
-        let (mut taken, bulk) = (0, self.size.bulk());
+    /// Takes batches out of the stock until it has at least `bulk` buffers or the stock is empty, and hands each buffer to
+    /// `keep`. Returns how many buffers it has taken, and does not count them.
+    pub(super) fn take_used(
+        &self,
+        slots: &Slots<A>,
+        bulk: usize,
+        mut keep: impl FnMut(NonNull<Slot<A>>),
+    ) -> usize {
+        let mut taken = 0;
         let here = self.here();
         while taken < bulk {
             let mut slot = match self.mode {

@@ -56,16 +56,18 @@ pub use txq_core::pool::PoolError;
 pub struct Config {
     /// Properties of the link on which qdiscs' defaults depend.
     pub env: Env,
-    /// The most packets that are queued at a time, whatever the limits of the qdiscs. Further ones are dropped as `NOMEM`.
+    /// The most packets that are queued at a time, whatever the limits of the qdiscs. Further ones are dropped as `NOMEM`. A
+    /// scheduler takes memory for the packets that were queued at one time, not for this number. A command that gives a qdisc
+    /// a greater limit has a warning.
     pub packets: u32,
     /// The most bytes of a packet's header that are kept, up to 65,535.
     pub header: usize,
 }
 
 impl Default for Config {
-    /// A length of 1000 packets (`txqueuelen`), packets of 1514 bytes, 65,536 packets at a time, 128 bytes of header.
+    /// A length of 1000 packets (`txqueuelen`), packets of 1514 bytes, 1,048,576 packets at a time, 128 bytes of header.
     fn default() -> Self {
-        Self { env: Env::default(), packets: 65_536, header: 128 }
+        Self { env: Env::default(), packets: 1 << 20, header: 128 }
     }
 }
 
@@ -232,6 +234,12 @@ impl<T> Scheduler<T> {
     /// The first error, and its line. The commands before it have been executed.
     pub fn tc_batch(&mut self, now: Nanos, text: &str) -> Result<Vec<String>, BatchError> {
         tc::batch(text, |command| self.tc(now, command))
+    }
+
+    /// Returns a warning if the limits of the qdiscs allow more packets than [`Config::packets`]. Qdiscs whose limit is not
+    /// counted in packets are not in the sum.
+    pub fn warning(&mut self) -> Option<String> {
+        self.tree.warning()
     }
 
     /// Returns the number of packets queued.

@@ -1,10 +1,12 @@
 //! The part of a scheduler that does not depend on the program's values, compiled once.
 
+use std::mem;
+
 use txq_core::arch::Native;
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::{Packet, PacketList};
-use txq_core::pool::{Backing, Cache, Pool, PoolConfig};
+use txq_core::pool::{Backing, Cache, Pool, PoolConfig, PoolError};
 
 use super::item::Meta;
 use super::{Config, SchedulerError};
@@ -16,10 +18,19 @@ use crate::tc::ParseError;
 /// Takes the copies of packets that a call made, before they are enqueued, and counts those that it drops.
 pub(super) type Copied<'f> = dyn FnMut(&mut PacketList, &mut DropCounts) + 'f;
 
-/// A tree over packets of a pool of its own.
+/// The buffers of a scheduler's first pool, if it may hold as many.
+const FIRST: u32 = 65_536;
+
+/// A tree over packets of pools of its own.
 pub(super) struct Tree {
     pub(super) packets: PacketScheduler,
+    /// The stock of the pool that had a buffer last.
     cache: Cache,
+    /// The stocks of the other pools.
+    others: Vec<Cache>,
+    /// Buffers of all pools, and the most that they may have.
+    pub(super) buffers: u32,
+    most: u32,
     /// Packets dequeued by the last call.
     pub(super) out: PacketList,
     /// The last call was a dequeue that returned nothing.
@@ -31,22 +42,52 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(packets: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
         let header = config.header.min(u16::MAX.into());
-        let pool = Pool::new(&PoolConfig {
-            name: "scheduler".into(),
-            buffers: config.packets,
-            room: header.max(1),
-            headroom: 0,
-            backing: Backing::Heap,
-            ..PoolConfig::default()
-        })?;
-        let cache = pool.cache("scheduler", 0);
-        Ok(Self { packets, cache, out: PacketList::new(), waits: false, header })
+        let (most, buffers) = (config.packets, config.packets.min(FIRST));
+        let cache = stock(buffers, header)?;
+        let (others, out) = (Vec::new(), PacketList::new());
+        Ok(Self { packets, cache, others, buffers, most, out, waits: false, header })
+    }
+
+    /// Allocates a packet of `len` bytes.
+    fn alloc(&mut self, len: usize) -> Option<Packet> {
+        self.cache.alloc(len).ok().or_else(|| self.alloc_elsewhere(len))
+    }
+
+    /// Allocates from another pool than the last one, or from a new one as large as all others together.
+    #[cold]
+    fn alloc_elsewhere(&mut self, len: usize) -> Option<Packet> {
+        for other in &mut self.others {
+            if let Ok(packet) = other.alloc(len) {
+                mem::swap(&mut self.cache, other);
+                return Some(packet);
+            }
+        }
+        let more = self.buffers.min(self.most - self.buffers);
+        if more == 0 {
+            return None;
+        }
+        let stock = stock(more, self.header).ok()?;
+        self.buffers += more;
+        self.others.push(mem::replace(&mut self.cache, stock));
+        self.cache.alloc(len).ok()
+    }
+
+    /// Returns a warning if the qdiscs may queue more packets than the pools may hold.
+    pub(super) fn warning(&mut self) -> Option<String> {
+        let most = self.most;
+        let queued = self.read(|packets, _| packets.max_packets());
+        (queued > most.into()).then(|| {
+            format!(
+                "Warning: the qdiscs may queue {queued} packets, and the scheduler holds {most}: give Config::packets a \
+                 greater number, or the qdiscs lower limits."
+            )
+        })
     }
 
     /// Returns a packet that says what `meta` says; `None`, counted as `NOMEM`, if there are too many packets.
     pub(super) fn packet(&mut self, meta: &Meta<'_>) -> Option<Packet> {
         let header = &meta.header[..meta.header.len().min(self.header).min(meta.len as usize)];
-        let Ok(mut packet) = self.cache.alloc(header.len()) else {
+        let Some(mut packet) = self.alloc(header.len()) else {
             self.packets.count_drop(DropReason::NoMem);
             return None;
         };
@@ -70,7 +111,7 @@ impl Tree {
 
     /// Dequeues to `out`.
     pub(super) fn dequeue(&mut self, now: Nanos, budget: Budget, copied: &mut Copied<'_>) {
-        let mut out = std::mem::take(&mut self.out);
+        let mut out = mem::take(&mut self.out);
         self.call(now, copied, |top, cx| top.qdisc.dequeue_batch(budget, &mut out, cx));
         self.waits = out.is_empty();
         self.out = out;
@@ -86,7 +127,12 @@ impl Tree {
         command: &str,
         copied: &mut Copied<'_>,
     ) -> Result<Vec<String>, ParseError> {
-        self.call(now, copied, |top, cx| top.command(command, cx))
+        let mut warnings = self.call(now, copied, |top, cx| top.command(command, cx))?;
+        // A sum over all classes for each command would make commands slow.
+        if has_limit_above(command, self.most) {
+            warnings.extend(self.warning());
+        }
+        Ok(warnings)
     }
 
     /// Calls `f` with the tree at the time `now`.
@@ -118,4 +164,24 @@ impl Tree {
     pub(super) fn read<R>(&mut self, f: impl FnOnce(&mut PacketScheduler, &mut Cache) -> R) -> R {
         f(&mut self.packets, &mut self.cache)
     }
+}
+
+/// Returns the stock of a new pool.
+fn stock(buffers: u32, header: usize) -> Result<Cache, PoolError> {
+    let pool = Pool::new(&PoolConfig {
+        name: "scheduler".into(),
+        buffers,
+        room: header.max(1),
+        headroom: 0,
+        backing: Backing::Heap,
+        ..PoolConfig::default()
+    })?;
+    Ok(pool.cache("scheduler", 0))
+}
+
+/// Returns whether a command has a limit above `most`.
+fn has_limit_above(command: &str, most: u32) -> bool {
+    let words = || command.split_ascii_whitespace();
+    let mut limits = words().zip(words().skip(1)).filter(|&(word, _)| word == "limit");
+    limits.any(|(_, limit)| limit.parse::<u64>().is_ok_and(|limit| limit > most.into()))
 }

@@ -179,6 +179,44 @@ fn more_packets_than_it_was_made_for_are_dropped() {
     assert_eq!(queue.enqueue(0, Item::new(100, 6)), Verdict::Success);
 }
 
+/// A scheduler holds what the limit of its qdisc allows, and uses its memory again.
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
+fn packets_fit_as_far_as_the_limit() {
+    const LIMIT: u32 = 150_000;
+    let mut queue = Scheduler::new(&format!("pfifo limit {LIMIT}")).unwrap();
+    for round in 0..2 {
+        for number in 0..=LIMIT {
+            let _ = queue.enqueue(0, Item::new(100, number));
+        }
+        let dropped = queue.dropped().map(|p| (p.value, p.reason)).collect::<Vec<_>>();
+        assert_eq!(
+            (queue.len(), dropped),
+            (LIMIT as usize, vec![(LIMIT, DropReason::QdiscOverlimit)]),
+            "{round}"
+        );
+        let mut out = Vec::new();
+        queue.dequeue_batch(0, Budget::packets(usize::MAX), &mut out);
+        assert!(out.iter().map(|packet| packet.value).eq(0..LIMIT), "{round}");
+    }
+    assert_eq!(queue.tree.buffers, 4 * 65_536);
+}
+
+#[test]
+fn a_limit_above_the_bound_has_a_warning() {
+    let config = Config { packets: 100, ..Config::default() };
+    let mut queue = Scheduler::<u8>::with_config("handle 1: prio", &config).unwrap();
+    for minor in 1..=3 {
+        assert_eq!(queue.tc(0, &format!("qdisc add parent 1:{minor} pfifo limit 10")), Ok(Vec::new()));
+    }
+    assert_eq!(queue.warning(), None);
+    let warnings = queue.tc(0, "qdisc replace parent 1:1 pfifo limit 101").unwrap();
+    let text = "Warning: the qdiscs may queue 121 packets, and the scheduler holds 100: give Config::packets a greater \
+                number, or the qdiscs lower limits.";
+    assert_eq!(warnings, [text]);
+    assert_eq!(queue.warning().as_deref(), Some(text));
+}
+
 #[test]
 fn kinds_without_packets_and_wrong_words_are_refused() {
     for (text, message) in [

@@ -140,7 +140,9 @@ impl<A: Arch> NetDev<A> {
     #[inline(never)]
     pub fn stats(&self) -> DeviceStats {
         self.shared.assert_outside("NetDev::stats");
-        DeviceStats { senders: self.shared.senders.rows(), ..self.shared.totals() }
+        // Before the totals: a packet that a row counts as pending and the totals do not was sent or dropped meanwhile.
+        let rows = self.shared.senders.rows();
+        self.shared.totals().with_senders(rows)
     }
 
     /// Returns the packets that the drivers of all txqs have taken and not dropped (`tx_packets`), as
@@ -157,13 +159,14 @@ impl<A: Arch> NetDev<A> {
         // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
         // differ. A real error stays through all tries.
         for _ in 0..1000 {
+            let rows = self.shared.senders.rows();
             match self.audit_once() {
-                Ok(stats) => return Ok(DeviceStats { senders: self.shared.senders.rows(), ..stats }),
+                Ok(stats) => return Ok(stats.with_senders(rows)),
                 Err(_) => A::relax(),
             }
         }
-        let stats = self.audit_once()?;
-        Ok(DeviceStats { senders: self.shared.senders.rows(), ..stats })
+        let rows = self.shared.senders.rows();
+        self.audit_once().map(|stats| stats.with_senders(rows))
     }
 
     fn audit_once(&self) -> Result<DeviceStats, AuditError> {

@@ -151,6 +151,8 @@ fn a_look_into_an_empty_inbox_costs_the_same_with_64_nodes() {
         let nodes: Vec<CpuMask> = (0..nodes).map(|cpu| [cpu].into_iter().collect()).collect();
         let last = nodes.len() as u32 - 1;
         let pool = with::<Counting>(|c| (c.nodes, c.buffers) = (nodes, 64));
+        // From here on the stock has all buffers.
+        assert_quiet(&pool);
         let mut sender = pool.cache("sender", 0);
         let (dry, packet) = operations(|| sender.alloc(8).unwrap());
         let (idle, ()) = operations(|| sender.free(&mut PacketList::new()));

@@ -131,6 +131,11 @@ impl<A: Arch> PacketScheduler<A> {
         self.drops.add(reason, 1);
     }
 
+    /// Returns how many packets the qdiscs may queue whose limits are counted in packets.
+    pub(crate) fn max_packets(&mut self) -> u64 {
+        tree::max_packets(&mut *self.top.qdisc, &mut 0)
+    }
+
     /// Returns the number of packets that qdiscs have created: copies, and segments. Their buffers come from the `cache` of
     /// the call.
     pub fn created(&self) -> u64 {

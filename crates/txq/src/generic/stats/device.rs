@@ -7,7 +7,7 @@ use txq_core::stats::contention::HandOffs;
 use crate::generic::bql::BqlState;
 use crate::generic::txqueue::TxCounters;
 
-/// The counters of a device's packets. At any time `accepted + created = sent + dropped.total() + queued`.
+/// The counters of a device's packets. At any time `accepted + created = sent + dropped + queued`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStats {
@@ -19,7 +19,7 @@ pub struct DeviceStats {
     pub sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
-    /// Packets dropped, by reason.
+    /// Packets dropped, by reason. As a text and as a summand it is the number of packets.
     pub dropped: DropCounts,
     /// Packets on their way to the driver: waiting for a qdisc's owner, in a qdisc, or in a call of the driver.
     pub queued: u64,
@@ -36,6 +36,20 @@ pub struct DeviceStats {
     pub senders: Vec<SenderStats>,
 }
 
+impl DeviceStats {
+    /// Adds the rows of the senders, which were read before these counters.
+    pub(crate) fn with_senders(self, mut senders: Vec<SenderStats>) -> Self {
+        let under_way = self.queued.saturating_add(self.in_flight);
+        for row in &mut senders {
+            // Buffers that the sender holds: a receiver keeps a stock of them.
+            let held = row.pending.saturating_sub(under_way);
+            row.pending -= held;
+            row.sent += held;
+        }
+        Self { senders, ..self }
+    }
+}
+
 /// The counters of one sender's packets. `accepted = sent + dropped + pending`.
 ///
 /// `accepted`, `no_buffer` and `at_limit` are exact at any time. A drop is counted where it happens, for the sender that
@@ -44,8 +58,8 @@ pub struct DeviceStats {
 ///
 /// - packets count as pending until the device has completed them, not only until the driver has taken them;
 /// - `pending` is the value at the sender's last call of xmit less the packets that other threads have freed since, and
-///   never more than the packets neither sent nor dropped; buffers that the sender holds and has not handed in count as
-///   pending;
+///   never more than the packets neither sent nor dropped, nor than those that the device has queued or in flight; while it
+///   has some, buffers that the sender holds and has not handed in count as pending;
 /// - a packet lost in a panic counts as sent;
 /// - packets pending when their sender ended are still counted as sent or dropped. In a pool that devices share, one that was
 ///   dropped after the last look may count as sent.
