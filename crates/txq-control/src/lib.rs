@@ -30,7 +30,6 @@
 //! let answer = client.tc(&words, Default::default())?;
 //! assert_eq!((answer.rc, dev.qdiscs(Default::default())[0].kind.as_str()), (0, "tbf"));
 //! drop(server); // The socket is gone.
-//! # std::fs::remove_dir_all(folder)?;
 //! # Ok(())
 //! # }
 //! ```

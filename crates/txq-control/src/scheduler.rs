@@ -193,7 +193,6 @@ impl Mailbox {
 /// let answer = client.join().unwrap()?;
 /// assert!(answer.out.starts_with("qdisc htb 1: root"), "{answer:?}");
 /// # drop(server);
-/// # std::fs::remove_dir_all(folder)?;
 /// # Ok(())
 /// # }
 /// ```

@@ -13,7 +13,7 @@
 //! ```
 //! use std::sync::{Arc, atomic::Ordering::Relaxed};
 //! use txq_core::arch::{Arch, Atomic};
-//! use crate::sim::{Machine, Picos, Sim, Task, World, sim};
+//! use txq_lab::sim::{Machine, Picos, Sim, Task, World, sim};
 //!
 //! # let text = r#"
 //! # name = "two sockets"

@@ -42,7 +42,8 @@ impl Record {
         if identity(&found.metadata()?) != *id {
             return Err(ErrorKind::NotFound.into());
         }
-        OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        // Of this thread: the one that reports has a table of descriptors of its own.
+        OpenOptions::new().append(true).open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))
     }
 }
 

@@ -233,8 +233,10 @@ impl Node {
     /// Reads a row of `tc -s -j qdisc show` or `tc -s -j class show`.
     fn of(row: &Map<String, Value>, class: bool) -> Self {
         let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let count = |key: &str| row.get(key).and_then(Value::as_u64).unwrap_or(0);
-        let more = row.iter().filter(|(key, _)| !COMMON.contains(&key.as_str()));
+        // tc nests the counters of a class, and not those of a qdisc.
+        let counters = row.get("stats").and_then(Value::as_object).unwrap_or(row);
+        let count = |key: &str| counters.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let more = counters.iter().filter(|(key, _)| !COMMON.contains(&key.as_str()));
         Self {
             depth: 0,
             class,

@@ -42,7 +42,9 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(packets: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
         let header = config.header.min(u16::MAX.into());
-        let (most, buffers) = (config.packets, config.packets.min(FIRST));
+        let most = config.packets;
+        // A number that is out of range is refused as that of a pool.
+        let buffers = if most > i32::MAX as u32 { most } else { most.min(FIRST) };
         let cache = stock(buffers, header)?;
         let (others, out) = (Vec::new(), PacketList::new());
         Ok(Self { packets, cache, others, buffers, most, out, waits: false, header })

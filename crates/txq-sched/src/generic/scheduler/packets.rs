@@ -24,7 +24,7 @@ use crate::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
 /// use txq_core::clock::Clock;
 /// use txq_core::packet::PacketList;
 /// use txq_core::pool::{Pool, PoolConfig};
-/// use txq_sched::PacketScheduler;
+/// use txq_sched::generic::PacketScheduler;
 /// use txq_sched::qdisc::{Budget, Env};
 ///
 /// let mut fq: PacketScheduler = PacketScheduler::new("handle 1: fq flow_limit 10", Env::default())?;
