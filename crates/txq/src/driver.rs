@@ -56,6 +56,63 @@
 //! ([`Pool::region`](crate::pool::Pool::region)), or the pool uses the device's memory ([`Pool::on`](crate::pool::Pool::on)).
 //! `examples/lent_memory.rs` is such a driver. It takes all frames back before it ends.
 //!
+//! # A driver that wraps another
+//!
+//! A driver that watches another one, or refuses and delays packets in front of it, replaces its transmitting half by
+//! [`DriverQueue::map_transmit`]. A driver that changes packets, such as a tunnel, sends the result through a device of its own
+//! and leaves the original in the batch until then. So a packet that waits is offered again as it was:
+//!
+//! ```
+//! # use std::io;
+//! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+//! # use txq::packet::PacketList;
+//! # use txq::{NetDev, Sender};
+//! # struct Wire;
+//! # impl Driver for Wire {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("wire") }
+//! #     fn open(&mut self, _: u16) -> io::Result<DriverQueue> { Ok(DriverQueue::new(Wire, NoCompletions)) }
+//! # }
+//! # impl Transmit for Wire {
+//! #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status { cx.sent_all(batch); Status::Ok }
+//! # }
+//! # struct Tunnel(Option<Sender>);
+//! # impl Driver for Tunnel {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("tunnel") }
+//! #     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
+//! #         Ok(DriverQueue::new(TunnelQueue { wire: self.0.take().expect("one txq") }, NoCompletions))
+//! #     }
+//! # }
+//! /// Adds 16 bytes to each packet, and sends it through a second device.
+//! struct TunnelQueue {
+//!     wire: Sender,
+//! }
+//!
+//! impl Transmit for TunnelQueue {
+//!     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+//!         while let Some(plain) = batch.front() {
+//!             let Ok(mut sealed) = self.wire.alloc(plain.len() + 16) else {
+//!                 return Status::Busy { retry: Some(1_000_000) };
+//!             };
+//!             // An AEAD encrypts from one buffer into the other, without a further copy.
+//!             sealed.data_mut()[..plain.len()].copy_from_slice(plain.data());
+//!             let _verdict = self.wire.xmit(sealed);
+//!             cx.sent(batch.pop_front().expect("the packet at the front"));
+//!         }
+//!         Status::Ok
+//!     }
+//! }
+//! # let wire = NetDev::builder(Wire).start()?;
+//! # let dev = NetDev::builder(Tunnel(Some(wire.sender("tunnel")))).start()?;
+//! # let mut sender = dev.sender("main");
+//! # let packet = sender.packet(&[0; 100])?;
+//! # let _ = sender.xmit(packet);
+//! # assert!(dev.drain(std::time::Duration::from_secs(10)) && wire.drain(std::time::Duration::from_secs(10)));
+//! # assert_eq!((dev.audit()?.bytes_sent, wire.audit()?.bytes_sent), (100, 116));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A driver that breaks a rule
+//!
 //! A faulty driver harms only its own packets. The txq compares the packets that a call leaves behind with those that it was
 //! given. Packets that the driver adds are freed and counted only as [`TxCounters::invented`](crate::TxCounters::invented).
 //! Each broken rule ([`DriverBug`](crate::generic::netdev::DriverBug)) is counted, and reported once for each txq
