@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`bench`] | `txq-lab bench`: what the path costs on this machine, suite by suite, beside DPDK and the kernel |
+//! | [`mod@bench`] | `txq-lab bench`: what the path costs on this machine, suite by suite, beside DPDK and the kernel |
 //! | [`sim`] | the simulated machine: the data plane's own code, in virtual time, on up to 512 CPUs |
 //! | [`commands`] | `txq-lab sim`: the commands that run it |
 //! | [`plot`] | SVG drawings of both |

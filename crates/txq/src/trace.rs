@@ -7,7 +7,7 @@ use crate::generic::netdev as generic;
 
 pub use crate::generic::trace::{Event, EventKind, Expr, ExprError, Filter, ParseEventError, SNAPLEN};
 
-/// A trace: reads the events of a device's packets, while it exists. Made by [`NetDev::trace`].
+/// A trace: reads the events of a device's packets, while it exists. Made by [`NetDev::trace`](crate::NetDev::trace).
 ///
 /// A trace keeps no device alive, and no thread of the device waits for it. If its ring is full when a packet has an event,
 /// that event is lost, and [`lost`](Trace::lost) counts it.

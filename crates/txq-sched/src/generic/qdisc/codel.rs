@@ -1,6 +1,6 @@
 //! codel: one FIFO that drops packets early, to keep the delay of the others short (RFC 8289).
 //!
-//! The control law is in [`law`]; fq_codel and cake share it. The law drops packets at dequeue, as `QDISC_CONGESTED`. A
+//! The control law is in `law`; fq_codel and cake share it. The law drops packets at dequeue, as `QDISC_CONGESTED`. A
 //! packet that finds `limit` packets queued is dropped as `QDISC_OVERLIMIT` and counted in `drop_overlimit`. A smaller
 //! limit drops the oldest packets beyond it.
 //!
@@ -16,7 +16,7 @@
 //!
 //! Example: `tc qdisc add root handle 1: codel limit 500 target 2ms interval 50ms ecn`
 //!
-//! The kernel's counterpart is `sch_codel`. Difference: the root in the law is exact ([`law`]).
+//! The kernel's counterpart is `sch_codel`. Difference: the root in the law is exact (`law`).
 
 pub(super) mod law;
 pub(super) mod params;

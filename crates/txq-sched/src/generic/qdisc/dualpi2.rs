@@ -2,7 +2,7 @@
 //!
 //! A packet of ECT(1) or CE joins the L queue, every other packet the C queue. A packet whose priority names a class of this
 //! qdisc, or for which a filter names one, joins the L queue for class 1 and 2, and the C queue for every other; packets of
-//! class 2 are never marked or dropped by the law. One base probability follows the delay of both queues ([`law`]). A packet of the C
+//! class 2 are never marked or dropped by the law. One base probability follows the delay of both queues (`law`). A packet of the C
 //! queue is marked or dropped with the square of it, one of the L queue with `coupling_factor` times it, so that classic and
 //! scalable senders get about the same rate. Packets of the L queue are also marked from the delay `step_thresh` on.
 //!

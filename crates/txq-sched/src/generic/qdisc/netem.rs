@@ -24,7 +24,7 @@
 //! ```
 //!
 //! When a packet comes, it gets the time at which it leaves: after the delay, which may vary, and with a rate not before the
-//! packets in front of it have been sent. It waits for its time ([`Timed`]), and with slots for the next slot. Then it
+//! packets in front of it have been sent. It waits for its time (`Timed`), and with slots for the next slot. Then it
 //! passes through the qdisc of the one class, if the user has put one there. Packets that overtake others do not pass
 //! through it.
 //!

@@ -1,6 +1,6 @@
 //! pie: one FIFO that drops packets at random when they arrive, to keep the delay of the others near a target (RFC 8033).
 //!
-//! The probability follows the queue's delay ([`law`]). It is applied at enqueue, unlike codel's, so a dropped packet costs
+//! The probability follows the queue's delay (`law`). It is applied at enqueue, unlike codel's, so a dropped packet costs
 //! no buffer. A packet dropped by it is a `QDISC_CONGESTED`; one that finds `limit` packets queued is a `QDISC_OVERLIMIT`.
 //! Nothing is dropped during the first 150 ms of a burst, while the delay is below half of `target`, and while less than two
 //! of the longest packets wait.

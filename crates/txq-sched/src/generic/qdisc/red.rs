@@ -1,7 +1,7 @@
 //! red: random early detection. It drops or marks packets at random before the queue is full, the more the longer the queue
 //! is on average.
 //!
-//! The decision is made at enqueue, by the average number of bytes queued ([`law`]). Below `min` every packet is queued.
+//! The decision is made at enqueue, by the average number of bytes queued (`law`). Below `min` every packet is queued.
 //! Between `min` and `max` some packets are dropped or marked, at `max` or above all. A drop is a `QDISC_CONGESTED`, and the
 //! sender learns of it as [`Verdict::Congested`]. A packet that the queue has no room for is a `QDISC_OVERLIMIT`.
 //!
