@@ -147,6 +147,10 @@ impl Replay<'_> {
     }
 }
 
+/// A counter that Linux does not have (docs/fidelity.md).
+const OWN_LINE: &str = " unknown_class ";
+const OWN_KEY: &str = "unknown_class";
+
 impl Path for Replay<'_> {
     fn begin(&mut self, step: usize) -> u64 {
         self.advance(self.times[step]);
@@ -160,7 +164,11 @@ impl Path for Replay<'_> {
             Object::Filter => "filter",
         };
         Ok(match self.dev.tc(&format!("{object} {verb} {words}")) {
-            Ok(warnings) => warnings.iter().map(|warning| format!("{warning}\n")).collect(),
+            // Hints are txq's own.
+            Ok(warnings) => {
+                let tcs = warnings.iter().filter(|warning| !warning.starts_with("txq: "));
+                tcs.map(|warning| format!("{warning}\n")).collect()
+            }
             Err(error) => format!("{}\n", error.message()),
         })
     }
@@ -179,7 +187,13 @@ impl Path for Replay<'_> {
         }
         let mut qdiscs = self.dev.qdiscs(Style::default());
         qdiscs.iter_mut().for_each(|qdisc| qdisc.dev = None);
-        Ok(format!("{}{}\n", show_text(&qdiscs, true), show_json(&qdiscs, true)))
+        let text = show_text(&qdiscs, true);
+        let lines = text.lines().filter(|line| !line.starts_with(OWN_LINE));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        let mut json = show_json(&qdiscs, true);
+        let rows = json.as_array_mut().into_iter().flatten().filter_map(|row| row.as_object_mut());
+        rows.for_each(|row| drop(row.remove(OWN_KEY)));
+        Ok(format!("{text}{json}\n"))
     }
 
     fn send(&mut self, burst: &Burst, first: u32) -> Result<usize> {
