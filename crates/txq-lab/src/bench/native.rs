@@ -260,11 +260,15 @@ mod tests {
     #[test]
     fn what_does_not_count_is_measured_again_for_a_while() {
         let alone = |threads, _: &Point| threads == 1;
-        let rows = native(Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
-        for Native { threads, points, .. } in &rows {
-            assert!(points.len() <= if *threads == 1 { 2 } else { 4 }, "{threads}: {}", points.len());
-        }
-        let two = rows.iter().filter(|row| row.threads == 2);
-        assert!(two.clone().count() == 0 || two.map(|row| row.points.len()).max() > Some(2), "{rows:?}");
+        // On a busy machine all points beyond the second may be missing, but not in each of many turns.
+        let again = (0..20).any(|_| {
+            let rows = native(Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
+            for Native { threads, points, .. } in &rows {
+                assert!(points.len() <= if *threads == 1 { 2 } else { 4 }, "{threads}: {}", points.len());
+            }
+            let mut two = rows.iter().filter(|row| row.threads == 2).peekable();
+            two.peek().is_none() || two.any(|row| row.points.len() > 2)
+        });
+        assert!(again, "no point that does not count was measured again");
     }
 }
