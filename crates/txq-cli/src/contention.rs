@@ -20,6 +20,20 @@ use crate::run;
 /// Disciplines under which senders wait for one another at the root lock.
 const WAITING: [Discipline; 2] = [Discipline::Spinlock, Discipline::Busylock];
 
+/// The heads of the table of lock sites.
+pub(crate) const HEADS: [&str; 10] = [
+    "lock",
+    "site",
+    "taken",
+    "waited",
+    "bounces",
+    "wait avg",
+    "wait max",
+    "held avg",
+    "held max",
+    "waited for",
+];
+
 /// The record of a run, or of a running program.
 struct Recording {
     stopped_by: &'static str,

@@ -7,20 +7,7 @@ use crate::common::span::Human;
 use txq::stats::contention::ContentionReport;
 use txq::stats::contention::Retry;
 
-use super::Recording;
-
-const HEADS: [&str; 10] = [
-    "lock",
-    "site",
-    "taken",
-    "waited",
-    "bounces",
-    "wait avg",
-    "wait max",
-    "held avg",
-    "held max",
-    "waited for",
-];
+use super::{HEADS, Recording};
 
 pub(super) fn text(recording: &Recording) -> String {
     let (mut text, all) = (String::new(), &recording.all);

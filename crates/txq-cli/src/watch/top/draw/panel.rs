@@ -11,6 +11,7 @@ use super::super::rates::{Detail, plain};
 use super::super::state::{Panel, State};
 use super::super::units;
 use super::{Theme, put};
+use crate::contention::HEADS;
 
 /// Draws the open panel: a title, and as many lines as fit.
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &mut State, theme: Theme) {
@@ -92,20 +93,6 @@ fn senders(detail: &Detail) -> Vec<String> {
     align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 1)
 }
 
-/// The heads of the table of `txq contention`.
-const SITES: [&str; 10] = [
-    "lock",
-    "site",
-    "taken",
-    "waited",
-    "bounces",
-    "wait avg",
-    "wait max",
-    "held avg",
-    "held max",
-    "waited for",
-];
-
 /// Returns the table of `txq contention`: a row for each lock and site.
 fn contention(name: &str, found: &Contention) -> (String, Vec<String>) {
     let title = format!(
@@ -129,7 +116,7 @@ fn contention(name: &str, found: &Contention) -> (String, Vec<String>) {
             count(stats.held_up),
         ]
     });
-    let heads = SITES.map(str::to_owned).to_vec();
+    let heads = HEADS.map(str::to_owned).to_vec();
     let mut lines = align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 2);
     if found.report.sites.is_empty() {
         lines.push("no lock was taken in this time".to_owned());
