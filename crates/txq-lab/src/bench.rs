@@ -51,6 +51,7 @@ mod rig;
 mod shaper;
 mod svg;
 mod timing;
+mod tree;
 mod turns;
 mod work;
 mod xps;
@@ -100,10 +101,8 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
 
 /// Refuses wrong qdiscs before the first measurement.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
-    // A tbf without options takes its options from the link's rate.
-    let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
-    for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
-        Rig::new(Discipline::default(), rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    for qdisc in args.qdisc.iter().filter(|qdisc| !plan::OWN.contains(&qdisc.as_str())) {
+        Rig::new(Discipline::default(), rig::Queue::text(qdisc), 1, 1).check()?;
     }
     Ok(())
 }

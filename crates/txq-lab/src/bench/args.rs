@@ -15,7 +15,7 @@ Suites:
   crowd     threads through one queue: disciplines x qdiscs x threads
   pool      buffers freed on another CPU than they came from
   xps       a txq for each CPU, by CPU or by flow hash, against one txq
-  work      1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
+  work      1 and 2 threads that work outside the queue, too: as much as one shaper inside (also: shaper)
   path      one thread, from allocation to free
   overload  what is still sent when more is offered: disciplines x flows x threads x load; with --rate the share of
             finite links that is sent, and the worst cell marked; not among the usual ones
@@ -33,6 +33,8 @@ Examples:
   txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
   txq bench work --work-ns 1000 --pin
   txq bench overload --discipline llist --flows 1024 --load 1,10
+  txq bench overload --qdisc cake --flows 200 --load 2
+  txq bench work --qdisc 'handle 1: htb default 1; class add parent 1: classid 1:1 htb rate 9gbit; qdisc add parent 1:1 fq'
   txq bench overload --rate 10gbit               links that senders at max fill, in about a minute
   txq bench overload --rate 10gbit --discipline llist --threads 8 --txqs 1,2 --root one,mq --qdisc pfifo
   txq bench isolation --repeat 5                 p50, p99 and the longest xmit of a probe, for each discipline
@@ -59,8 +61,9 @@ pub struct BenchArgs {
     /// elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
     pub(crate) discipline: Vec<Discipline>,
-    /// A qdisc in tc's syntax; or slow, which computes for --work-ns in enqueue and in dequeue; or aqm, which also has a
-    /// queue for each flow; may be given several times; not for work and peers, which have their own
+    /// A qdisc in tc's syntax, or a tree: a root and commands of tc, separated by ";". Names: htb-fq_codel, three classes with
+    /// leaves; slow, which computes for --work-ns in enqueue and in dequeue; aqm, which also has a queue for each flow;
+    /// shaper, which computes in dequeue. May be given several times; not for peers, which has its own
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
     /// Numbers of packets that a sender hands in at a time

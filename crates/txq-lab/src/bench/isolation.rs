@@ -28,6 +28,7 @@ use super::lab::{Lab, cpu_time};
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::plan::Plan;
 use super::rig::join;
+use super::tree::Tree;
 use super::work::Work;
 
 /// The suite's name.
@@ -65,7 +66,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
                         batch,
                         ..Key::default()
                     };
-                    let scene = Scene { discipline, qdisc: qdisc.clone(), threads, batch, work };
+                    let scene = Scene { discipline, qdisc: Tree::new(&qdisc), threads, batch, work };
                     cases.push(Case { key, run: Box::new(move |lab, time| scene.measure(lab, time)) });
                 }
             }
@@ -127,7 +128,7 @@ fn sent_at(bytes: &[u8]) -> Option<Nanos> {
 /// One configuration.
 struct Scene {
     discipline: Discipline,
-    qdisc: String,
+    qdisc: Tree,
     threads: u64,
     batch: u64,
     work: Work,
@@ -141,8 +142,9 @@ impl Scene {
         let limit = LIMIT.max(self.batch);
         let buffers = (limit + 2 * CACHE_SIZE as u64) * (self.threads + 1) + QUEUES;
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
-        let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(&self.qdisc);
+        let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(self.qdisc.root());
         let mut dev = builder.pool_config(pool).start()?;
+        self.qdisc.complete(&dev)?;
         let (stop, measuring) = (Stop::default(), Measuring::default());
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
         let (seen, cpu, longest, times) = thread::scope(|scope| {

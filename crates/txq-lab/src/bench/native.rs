@@ -127,7 +127,7 @@ fn mean(before: f64, after: f64) -> (f64, f64) {
 fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
     let masks: Vec<_> = cpus.iter().map(|&cpu| CpuMask::from_iter([cpu as usize])).collect();
     let ids = cpus.iter().max().map_or(1, |&cpu| cpu as usize + 1);
-    let rig = Rig::new(discipline, Queue::Text(QDISC.into()), cpus.len() as u64, 1);
+    let rig = Rig::new(discipline, Queue::text(QDISC), cpus.len() as u64, 1);
     Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
 }
 
@@ -144,7 +144,7 @@ pub fn native(
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::Text(QDISC.into()), threads, batch);
+    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(QDISC), threads, batch);
     let rigs = Discipline::ALL
         .iter()
         .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))

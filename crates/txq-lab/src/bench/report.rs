@@ -52,7 +52,7 @@ pub(super) fn title(table: &Table) -> String {
         ("crowd", _) => "threads through one queue",
         ("pool", _) => "senders on all CPUs but the last, completions on the last",
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
-        ("work", _) => "as much work inside the queue as outside",
+        ("work", _) => "threads that work outside the queue, too",
         (super::rate::RATE, _) => "threads with a txq each, below one rate that is never reached",
         ("path", _) => "one thread, from allocation to free",
         (super::isolation::ISOLATION, _) => "a probe beside flooding senders",

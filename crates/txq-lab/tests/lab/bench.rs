@@ -145,7 +145,25 @@ fn options_choose_what_is_measured() {
             .join(" ")
     };
     let all: Vec<String> = rows.iter().map(words).collect();
-    assert_eq!(all, ["crowd noqueue llist 3 4 3", "crowd slow llist 3 4 3", "work shaper llist 3 4 3"]);
+    let both = |suite| ["noqueue", "slow"].map(|qdisc| format!("{suite} {qdisc} llist 3 4 3"));
+    assert_eq!(all, [both("crowd"), both("work")].concat());
+}
+
+#[test]
+fn real_qdiscs_and_trees_take_packets_in_each_suite_of_one_queue() {
+    const TREE: &str = "handle 1: htb default 2; class add parent 1: classid 1:1 htb rate 1gbit; \
+                        class add parent 1: classid 1:2 htb rate 1gbit; qdisc add parent 1:1 fq_codel";
+    let named =
+        ["fq", "fq_codel", "cake", "htb-fq_codel", "sfq", "prio", "netem", "dualpi2", "codel", "tbf", TREE];
+    let mut command = bench("crowd overload work isolation --threads 2 --flows 8 --load 2 --work-ns 50");
+    command.args("--discipline combine --duration 3ms --json --quiet".split(' '));
+    command.args(named.iter().flat_map(|qdisc| ["--qdisc", qdisc]));
+    let rows = rows(&good(Running::start(&mut command).finish(LONG)));
+    for suite in ["crowd", "overload", "work", "isolation"] {
+        assert_eq!(values(&rows, suite, "qdisc"), set(&named), "{suite}");
+        let sent = |row: &Value| row["suite"] == suite && row["mpps"].as_f64() > Some(0.0);
+        assert!(rows.iter().any(sent), "{suite} sent nothing");
+    }
 }
 
 #[test]
@@ -154,7 +172,7 @@ fn tables_and_progress_are_for_people() {
     for part in [
         "2.00 ms for each measurement, 2 times each",
         "crowd, pfifo: threads through one queue",
-        "work, shaper: as much work inside the queue as outside",
+        "work, shaper: threads that work outside the queue, too",
         "Mpps by threads",
         "Mpps by batch",
         "2 : 1",
