@@ -16,6 +16,7 @@
 //! | `share` | packets sent, divided by those that the links, or a tbf above them, can send; only with finite links; in `bql` divided by those offered |
 //! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
 //! | `bytes_per_flow` | memory that a qdisc takes for each of its many flows, without the packets |
+//! | `flows` | flows of all senders together, in `crowd`, `overload` and `qdisc` |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
 //! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
@@ -49,6 +50,7 @@ mod rate;
 mod report;
 mod rig;
 mod shaper;
+mod shares;
 mod svg;
 mod timing;
 mod tree;
@@ -76,6 +78,8 @@ const QDISC: &str = "qdisc";
 const PEERS: &str = "peers";
 /// The default time of a whole run, without the time around each measurement.
 const RUN: Duration = Duration::from_secs(48);
+/// The same with `--quick`.
+const QUICK: Duration = Duration::from_secs(4);
 /// The bounds of a measurement's default time.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
@@ -90,7 +94,8 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
     let longest = if rare { isolation::TIME } else { LONGEST };
-    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, longest);
+    let whole = if args.quick { QUICK } else { RUN };
+    let usual = || (whole / runs.max(1)).clamp(SHORTEST, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);
     let rows = measure(args, &lab, &cases, time)?;
     if let Some(drawing) = drawing {

@@ -27,7 +27,7 @@ pub(super) struct Key {
     pub(super) batch: u64,
     /// The offered load; only in `overload`, and not where a peak is measured.
     pub(super) load: Option<Load>,
-    /// Flows of all senders together; only in `overload` and `qdisc`.
+    /// Flows of all senders together; only in `crowd`, `overload` and `qdisc`.
     pub(super) flows: Option<u64>,
     /// How long a worker spins on the clock before a deadline, in microseconds; only in `timing`.
     pub(super) spin_us: Option<u64>,
@@ -80,7 +80,7 @@ impl Key {
 
     /// Returns the offered load or the device in words; empty where neither varies.
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load, self.target)
+        demand(self.suite, self.flows, self.load, self.target)
     }
 }
 
@@ -98,18 +98,22 @@ pub(super) struct Table {
 impl Table {
     /// As [`Key::demand`].
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load, self.target)
+        demand(self.suite, self.flows, self.load, self.target)
     }
 }
 
-fn demand(flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> String {
+fn demand(suite: &str, flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> String {
     if let Some(target) = target {
         return format!(", {target}");
     }
     let Some(flows) = flows else { return String::new() };
     let unit = if flows == 1 { "flow" } else { "flows" };
-    let load = load.map_or("the peak".into(), |load| load.to_string());
-    format!(", {flows} {unit}, {load}")
+    let load = match load {
+        Some(load) => format!(", {load}"),
+        None if suite == super::overload::OVERLOAD => ", the peak".into(),
+        None => String::new(),
+    };
+    format!(", {flows} {unit}{load}")
 }
 
 /// The figures of one measurement. Times are `None` where nothing was sent, or where they are not measured.

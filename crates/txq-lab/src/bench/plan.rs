@@ -158,7 +158,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
+/// Returns the given values, or `default` without any.
+pub(super) fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
     if given.is_empty() { default.to_vec() } else { given.iter().map(get).collect() }
 }
 

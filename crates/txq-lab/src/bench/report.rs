@@ -9,6 +9,7 @@ use txq_cli::common::span::Human;
 use txq_cli::common::table::{align, number};
 
 use super::case::{Row, Table};
+use super::crowd::CROWD;
 use super::lab::Lab;
 use crate::bench::args::BenchArgs;
 
@@ -49,7 +50,7 @@ pub(super) fn grouped(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
 /// Returns a table's title, in a line.
 pub(super) fn title(table: &Table) -> String {
     let what = match (table.suite, table.shape) {
-        ("crowd", _) => "threads through one queue",
+        (CROWD, _) => "threads through one queue",
         ("pool", _) => "senders on all CPUs but the last, completions on the last",
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
         ("work", _) => "threads that work outside the queue, too",
@@ -105,7 +106,8 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 }
 
 fn tables(rows: &[Row]) -> String {
-    let mut text = String::new();
+    let mut text = super::shares::table(rows);
+    let crowds = grouped(rows).iter().filter(|(table, _)| table.suite == CROWD).count();
     // Overload, single qdiscs, timing, bql, isolation and the exactness of rates have tables of their own.
     for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
         ![
@@ -117,6 +119,8 @@ fn tables(rows: &[Row]) -> String {
             super::exact::EXACT,
         ]
         .contains(&table.suite)
+            // All figures of many qdiscs would hide the shares.
+            && (table.suite != CROWD || crowds == 1)
     }) {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {

@@ -79,7 +79,7 @@ fn options_of_bench() {
         ("xps --qdisc aqm", &["\"aqm\"", "leave the suite out"]),
         ("xps --qdisc slow", &["\"slow\"", "leave the suite out"]),
         ("xps --qdisc shaper", &["\"shaper\"", "leave the suite out"]),
-        ("crowd --threads 2 --svg curves.svg", &["--svg", "more than one"]),
+        ("crowd --threads 2 --batch 1 --svg curves.svg", &["--svg", "more than one"]),
         ("--speed 5", &["--speed"]),
     ] {
         let mut arguments = vec!["bench"];

@@ -90,7 +90,7 @@ fn rows(ended: &Finished) -> Vec<Value> {
         let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
         let sweep = row["suite"] == "overload";
-        let has_flows = sweep && row["peer"].is_null() || row["suite"] == "qdisc";
+        let has_flows = sweep && row["peer"].is_null() || row["suite"] == "qdisc" || row["suite"] == "crowd";
         assert!(row["flows"].is_null() != has_flows, "{row}");
         // Only rows with a load have an offered rate; senders that send as fast as they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
@@ -122,9 +122,12 @@ fn every_usual_suite_prints_its_rows() {
     assert_eq!(ended.stderr, "");
     let rows = rows(&ended);
     let disciplines: BTreeSet<String> = txq::Discipline::ALL.iter().map(ToString::to_string).collect();
-    assert_eq!(values(&rows, "crowd", "discipline"), disciplines);
-    assert_eq!(values(&rows, "crowd", "qdisc"), set(&["pfifo", "pfifo_fast", "slow"]));
+    assert_eq!(values(&rows, "crowd", "discipline"), set(&["combine", "spinlock"]));
+    let real =
+        "pfifo fq fq_codel cake htb-fq_codel sfq prio netem dualpi2 codel tbf".split(' ').collect::<Vec<_>>();
+    assert_eq!(values(&rows, "crowd", "qdisc"), set(&real));
     assert_eq!(values(&rows, "crowd", "threads"), set(&["1", "2"]));
+    assert_eq!(values(&rows, "crowd", "batch"), set(&["1", "32"]));
     assert!(values(&rows, "pool", "pool").contains("defer"));
     assert_eq!(values(&rows, "xps", "steering"), set(&["xps", "hash", "one queue"]));
     assert_eq!(values(&rows, "xps", "txqs"), set(&["null", "64"]));
@@ -168,11 +171,12 @@ fn real_qdiscs_and_trees_take_packets_in_each_suite_of_one_queue() {
 
 #[test]
 fn tables_and_progress_are_for_people() {
-    let ended = run("crowd work path --duration 2ms --threads 1,2 --repeat 2");
+    let ended = run("crowd work path --qdisc pfifo --duration 2ms --threads 1,2 --repeat 2");
     for part in [
         "2.00 ms for each measurement, 2 times each",
-        "crowd, pfifo: threads through one queue",
-        "work, shaper: threads that work outside the queue, too",
+        "crowd: many threads through one queue, as a share of 1\n",
+        "crowd, pfifo, 200 flows: threads through one queue",
+        "work, pfifo: threads that work outside the queue, too",
         "Mpps by threads",
         "Mpps by batch",
         "2 : 1",
@@ -280,8 +284,10 @@ fn curves_are_drawn() {
     let folder = TempDir::new();
     let file = folder.path().join("curves.svg");
     std::fs::write(&file, "an older drawing, longer than none at all").expect("a file");
-    let options =
-        format!("crowd --qdisc pfifo --duration 2ms --threads 1,2 --quiet --svg {}", file.display());
+    let options = format!(
+        "crowd --qdisc pfifo --batch 1 --discipline llist,spinlock --duration 2ms --threads 1,2 --quiet --svg {}",
+        file.display()
+    );
     run(&options);
     let svg = std::fs::read_to_string(&file).expect("the drawing");
     let elements = well_formed(&svg);
