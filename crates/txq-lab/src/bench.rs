@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `mpps` | packets that the driver took, in millions a second |
 //! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, divided by those packets |
+//! | `waited` | the share of the time in which the threads wanted a CPU that they waited for one; more threads than CPUs wait for each other |
 //! | `p99_ns` | the 99th percentile of calls of xmit, each with a whole batch; one call in 61 is timed |
 //! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
@@ -19,6 +20,8 @@
 //! | `flows` | flows of all senders together, in `crowd`, `overload` and `qdisc` |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
+//! The first line of the output has the conditions of the run (`conditions.rs`).
+//!
 //! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
 //! programs take from the CPU counts as stall too, because packets wait for it as well.
 
@@ -29,7 +32,9 @@ mod args;
 mod bql;
 mod case;
 mod child;
+mod conditions;
 mod costly;
+mod cpu;
 mod crowd;
 mod dpdk;
 mod exact;
@@ -62,7 +67,8 @@ use std::time::Duration;
 
 use txq::Discipline;
 
-use case::{Case, Row, Sample};
+use case::{Case, Key, Row, Sample};
+use conditions::Begin;
 use lab::Lab;
 use plan::Plan;
 use rig::Rig;
@@ -97,11 +103,15 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let whole = if args.quick { QUICK } else { RUN };
     let usual = || (whole / runs.max(1)).clamp(SHORTEST, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);
-    let rows = measure(args, &lab, &cases, time)?;
+    let begin = Begin::of(&lab)?;
+    let measured = measure(args, &lab, &cases, time)?;
+    let spare = measured.iter().filter(|(key, _)| key.threads <= lab.cpus.len() as u64);
+    let conditions = begin.end(spare.flat_map(|(_, samples)| samples))?;
+    let rows: Vec<Row> = measured.into_iter().filter_map(|(key, samples)| Row::of(key, &samples)).collect();
     if let Some(drawing) = drawing {
         drawing.draw(&rows)?;
     }
-    report::print(&rows, args, &lab, time)
+    report::print(&rows, args, &lab, time, &conditions)
 }
 
 /// Refuses wrong qdiscs before the first measurement.
@@ -112,9 +122,14 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures all configurations in turn, once for each repetition; returns a row for each. A signal ends the measurement
-/// early, with rows of the samples taken by then.
-fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
+/// Measures all configurations in turn, once for each repetition; returns the samples of each. A signal ends the measurement
+/// early, with the samples taken by then.
+fn measure(
+    args: &BenchArgs,
+    lab: &Lab,
+    cases: &[Case],
+    time: Duration,
+) -> anyhow::Result<Vec<(Key, Vec<Sample>)>> {
     let repeat = args.repeat.size();
     let mut turns = Turns::new(args.quiet, cases.len() * repeat);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
@@ -132,6 +147,5 @@ fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyho
         }
     }
     turns.end();
-    let row = |(case, samples): (&Case, Vec<Sample>)| Row::of(case.key.clone(), &samples);
-    Ok(cases.iter().zip(samples).filter_map(row).collect())
+    Ok(cases.iter().map(|case| case.key.clone()).zip(samples).collect())
 }

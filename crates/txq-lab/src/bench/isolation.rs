@@ -24,7 +24,8 @@ use txq_cli::common::table::{align, number};
 use txq_device::Null;
 
 use super::case::{Case, Key, Row, Sample};
-use super::lab::{Lab, cpu_time};
+use super::cpu::Begun;
+use super::lab::Lab;
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::plan::Plan;
 use super::rig::join;
@@ -158,11 +159,11 @@ impl Scene {
             let work = move |sender| probe(sender, measuring, stop);
             let probe = start(scope, dev, stop, "probe".into(), work)?;
             lab.sleep((time / 8).min(Duration::from_millis(50)));
-            let before = cpu_time();
+            let before = Begun::now();
             measuring.set(true);
             let seen = watch(lab, || taken.get(), &calls, time);
             measuring.set(false);
-            let cpu = cpu_time() - before;
+            let cpu = before.used();
             stop.ask();
             let times = floods.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
             anyhow::Ok((seen, cpu, join(probe)?, times))

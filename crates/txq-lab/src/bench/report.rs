@@ -9,14 +9,22 @@ use txq_cli::common::span::Human;
 use txq_cli::common::table::{align, number};
 
 use super::case::{Row, Table};
+use super::conditions::Conditions;
 use super::crowd::CROWD;
 use super::lab::Lab;
 use crate::bench::args::BenchArgs;
 
 /// Prints all results to stdout.
-pub(super) fn print(rows: &[Row], args: &BenchArgs, lab: &Lab, time: Duration) -> anyhow::Result<()> {
+pub(super) fn print(
+    rows: &[Row],
+    args: &BenchArgs,
+    lab: &Lab,
+    time: Duration,
+    conditions: &Conditions,
+) -> anyhow::Result<()> {
     let text = if args.json {
-        rows.iter().map(|row| row.json().to_string() + "\n").collect()
+        let lines = rows.iter().map(Row::json);
+        std::iter::once(conditions.json()).chain(lines).map(|line| line.to_string() + "\n").collect()
     } else {
         let head = format!(
             "{} CPUs, {} for each measurement, {} each; senders {}\n",
@@ -25,7 +33,7 @@ pub(super) fn print(rows: &[Row], args: &BenchArgs, lab: &Lab, time: Duration) -
             times(args.repeat.get()),
             if args.pin { "pinned" } else { "where the scheduler puts them" }
         );
-        head + &tables(rows)
+        head + &conditions.to_string() + &tables(rows)
     };
     io::stdout().write_all(text.as_bytes()).context("the results cannot be written to stdout")
 }

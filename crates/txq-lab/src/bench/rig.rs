@@ -25,7 +25,8 @@ use txq_device::Null;
 use super::aqm::Aqm;
 use super::case::Sample;
 use super::costly::{Cost, Costly};
-use super::lab::{Lab, cpu_time, pin_to};
+use super::cpu::Begun;
+use super::lab::{Lab, pin_to};
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
 use super::overload::{Reapers, Root, Target, hash_for};
@@ -235,11 +236,11 @@ impl Rig {
             }
             lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
             let begun: Vec<u64> = calls.iter().map(Calls::begun).collect();
-            let (before, offers) = (cpu_time(), all_offered());
+            let (before, offers) = (Begun::now(), all_offered());
             measuring.set(true);
             let seen = watch(lab, || dev.tx_packets(), &calls, time);
             let unequal = unequal(calls.iter().zip(begun).map(|(calls, begun)| calls.begun() - begun));
-            let (cpu, offers) = (cpu_time() - before, all_offered() - offers);
+            let (cpu, offers) = (before.used(), all_offered() - offers);
             measuring.set(false);
             stop.ask();
             let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;

@@ -13,9 +13,10 @@ use crate::support::tempdir::TempDir;
 mod overload;
 
 const LONG: Duration = Duration::from_secs(300);
-const KEYS: [&str; 43] = [
+const KEYS: [&str; 44] = [
     "suite",
     "unequal",
+    "waited",
     "shape",
     "discipline",
     "qdisc",
@@ -77,7 +78,26 @@ fn run(arguments: &str) -> Finished {
     good(Running::start(&mut bench(arguments)).finish(LONG))
 }
 
-/// Parses one object a line; each must have all keys, and figures where they are possible.
+/// Checks the first line: the conditions of the run.
+#[track_caller]
+fn conditions(line: &str) {
+    let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let run = &line["run"];
+    let cpus = std::thread::available_parallelism().expect("CPUs").get();
+    assert_eq!(run["cpus"], cpus, "{line}");
+    for way in ["line_ns_before", "line_ns_after"].map(|key| &run[key]) {
+        // A machine that is too busy has none.
+        let is_way = way[0].as_f64() > Some(0.0) && way[0].as_f64() <= way[1].as_f64();
+        assert!(way.is_null() || cpus > 1 && is_way, "{line}");
+    }
+    let is_share = |key: &str| run[key].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(
+        is_share("stolen") && is_share("others") && (run["waited"].is_null() || is_share("waited")),
+        "{line}"
+    );
+}
+
+/// Parses one object a line after that of the run; each must have all keys, and figures where they are possible.
 #[track_caller]
 fn rows(ended: &Finished) -> Vec<Value> {
     let row = |line: &str| {
@@ -103,7 +123,9 @@ fn rows(ended: &Finished) -> Vec<Value> {
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
         row
     };
-    ended.stdout.lines().map(row).collect()
+    let mut lines = ended.stdout.lines();
+    conditions(lines.next().expect("the line of the run"));
+    lines.map(row).collect()
 }
 
 /// Returns the values of `key` in the rows of a suite.
@@ -174,6 +196,8 @@ fn tables_and_progress_are_for_people() {
     let ended = run("crowd work path --qdisc pfifo --duration 2ms --threads 1,2 --repeat 2");
     for part in [
         "2.00 ms for each measurement, 2 times each",
+        " by the hypervisor, ",
+        " by other programs; its threads waited for a CPU ",
         "crowd: many threads through one queue, as a share of 1\n",
         "crowd, pfifo, 200 flows: threads through one queue",
         "work, pfifo: threads that work outside the queue, too",
