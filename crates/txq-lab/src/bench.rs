@@ -58,7 +58,6 @@ mod shaper;
 mod shares;
 mod svg;
 mod timing;
-mod tree;
 mod turns;
 mod work;
 mod xps;

@@ -29,8 +29,8 @@ use super::lab::Lab;
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::plan::Plan;
 use super::rig::join;
-use super::tree::Tree;
 use super::work::Work;
+use crate::tree::Tree;
 
 /// The suite's name.
 pub(super) const ISOLATION: &str = "isolation";
@@ -145,7 +145,7 @@ impl Scene {
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
         let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(self.qdisc.root());
         let mut dev = builder.pool_config(pool).start()?;
-        self.qdisc.complete(&dev)?;
+        self.qdisc.complete(|command| dev.tc(command))?;
         let (stop, measuring) = (Stop::default(), Measuring::default());
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
         let (seen, cpu, longest, times) = thread::scope(|scope| {

@@ -13,7 +13,7 @@ use txq_cli::common::stop::Stop;
 
 use super::meter::{Counter, Log};
 use super::rig::{LEN, hold, scatter};
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// How long a sender sleeps at least and at most when no packet is due.
 const STEP: Duration = Duration::from_micros(100);

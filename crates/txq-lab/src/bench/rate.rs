@@ -22,7 +22,7 @@ use super::kernel::{self, Kernel};
 use super::peers::or_skip;
 use super::plan::{Plan, case};
 use super::rig::{Queue, Rig};
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// The suite's name.
 pub(super) const RATE: &str = "rate";

@@ -30,8 +30,8 @@ use super::lab::{Lab, pin_to};
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
 use super::overload::{Reapers, Root, Target, hash_for};
-use super::tree::Tree;
 use super::work::Work;
+use crate::tree::Tree;
 
 /// Bytes of a packet: those of the published measurements.
 pub(super) const LEN: usize = 120;
@@ -169,7 +169,7 @@ impl Rig {
             None => builder.build()?,
         };
         if let Some(tree) = self.queue.tree() {
-            tree.complete(&dev)?;
+            tree.complete(|command| dev.tc(command))?;
         }
         Ok(dev)
     }

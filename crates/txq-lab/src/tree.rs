@@ -1,12 +1,10 @@
-//! The qdiscs of `--qdisc`: a qdisc in tc's words, or a tree.
+//! The qdiscs of `txq bench --qdisc` and of a scenario's `path.qdisc`: a qdisc in tc's words, or a tree.
 //!
 //! A tree is the root qdisc and then commands of tc, separated by `;`: the words that `qdisc` and `tc` of a `[[device]]` have
 //! in the command's files. A sender's flows belong to the leaf classes in turn.
 
-use anyhow::anyhow;
-use txq::NetDev;
 use txq::packet::Packet;
-use txq::tc::Handle;
+use txq::tc::{self, BatchError, Handle, ParseError};
 
 /// The trees that have a name. The rate is 8300 packets of 120 bytes in 8 us: no sender reaches it.
 const NAMED: [(&str, &str); 2] = [
@@ -24,7 +22,7 @@ const NAMED: [(&str, &str); 2] = [
 
 /// A root qdisc, and the commands that complete it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: String,
     /// One a line. The first line is empty: it stands for the root, so that an error counts it.
     commands: String,
@@ -33,7 +31,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Splits a text into the root qdisc and the commands. A name stands for its tree.
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let named = NAMED.iter().find(|(name, _)| *name == text.trim());
         let text = named.map_or(text, |(_, tree)| tree);
         let (root, commands) = text.split_once(';').unwrap_or((text, ""));
@@ -42,29 +40,48 @@ impl Tree {
     }
 
     /// Returns the root qdisc in tc's words.
-    pub(super) fn root(&self) -> &str {
+    pub(crate) fn root(&self) -> &str {
         &self.root
     }
 
-    /// Executes the commands on a device whose root qdisc is the tree's.
+    /// Executes the commands by `tc`, that of a device whose root qdisc is the tree's.
     ///
     /// # Errors
     /// tc's error, and the position of the command in the tree's text: the root is part 1.
-    pub(super) fn complete(&self, dev: &NetDev) -> anyhow::Result<()> {
-        let done = dev.tc_batch(&self.commands);
-        done.map(drop).map_err(|error| {
-            let command = self.commands.lines().nth(error.line - 1).unwrap_or_default().trim();
-            anyhow!("part {} of a qdisc, \"{command}\": {}", error.line, error.error)
+    pub(crate) fn complete(
+        &self,
+        tc: impl FnMut(&str) -> Result<Vec<String>, ParseError>,
+    ) -> Result<(), TreeError> {
+        let done = tc::batch(&self.commands, tc);
+        done.map(drop).map_err(|BatchError { line: part, error }| {
+            let command = self.commands.lines().nth(part - 1).unwrap_or_default().trim().to_owned();
+            TreeError { part, command, error }
         })
+    }
+
+    /// Returns the class of a flow; `None` without classes.
+    #[inline]
+    pub(crate) fn class_of(&self, flow: u32) -> Option<Handle> {
+        let at = flow.checked_rem(self.leaves.len() as u32)?;
+        Some(self.leaves[at as usize])
     }
 
     /// Gives a packet the class of its flow; without classes it changes nothing.
     #[inline]
-    pub(super) fn classify(&self, packet: &mut Packet, flow: u32) {
-        if let Some(at) = flow.checked_rem(self.leaves.len() as u32) {
-            packet.set_priority(self.leaves[at as usize].0);
+    pub(crate) fn classify(&self, packet: &mut Packet, flow: u32) {
+        if let Some(class) = self.class_of(flow) {
+            packet.set_priority(class.0);
         }
     }
+}
+
+/// Why a tree is not complete.
+#[derive(Debug, thiserror::Error)]
+#[error("part {part} of a qdisc, \"{command}\": {error}")]
+pub(crate) struct TreeError {
+    part: usize,
+    command: String,
+    error: ParseError,
 }
 
 /// Returns the classes that the commands add and that are no class's parent, in order.
@@ -85,6 +102,7 @@ fn leaves(commands: &str) -> Vec<Handle> {
 
 #[cfg(test)]
 mod tests {
+    use txq::NetDev;
     use txq_device::Null;
 
     use super::*;
@@ -92,7 +110,7 @@ mod tests {
     fn built(text: &str) -> anyhow::Result<NetDev> {
         let tree = Tree::new(text);
         let dev = NetDev::builder(Null::new(1)).qdisc(tree.root()).build()?;
-        tree.complete(&dev)?;
+        tree.complete(|command| dev.tc(command))?;
         Ok(dev)
     }
 
