@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `mpps` | packets that the driver took, in millions a second |
 //! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, divided by those packets |
+//! | `waited` | the share of the time in which the threads wanted a CPU that they waited for one; more threads than CPUs wait for each other |
 //! | `p99_ns` | the 99th percentile of calls of xmit, each with a whole batch; one call in 61 is timed |
 //! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
@@ -16,7 +17,10 @@
 //! | `share` | packets sent, divided by those that the links, or a tbf above them, can send; only with finite links; in `bql` divided by those offered |
 //! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
 //! | `bytes_per_flow` | memory that a qdisc takes for each of its many flows, without the packets |
+//! | `flows` | flows of all senders together, in `crowd`, `overload` and `qdisc` |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
+//!
+//! The first line of the output has the conditions of the run (`conditions.rs`).
 //!
 //! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
 //! programs take from the CPU counts as stall too, because packets wait for it as well.
@@ -28,7 +32,9 @@ mod args;
 mod bql;
 mod case;
 mod child;
+mod conditions;
 mod costly;
+mod cpu;
 mod crowd;
 mod dpdk;
 mod exact;
@@ -49,6 +55,7 @@ mod rate;
 mod report;
 mod rig;
 mod shaper;
+mod shares;
 mod svg;
 mod timing;
 mod turns;
@@ -59,7 +66,8 @@ use std::time::Duration;
 
 use txq::Discipline;
 
-use case::{Case, Row, Sample};
+use case::{Case, Key, Row, Sample};
+use conditions::Begin;
 use lab::Lab;
 use plan::Plan;
 use rig::Rig;
@@ -75,6 +83,8 @@ const QDISC: &str = "qdisc";
 const PEERS: &str = "peers";
 /// The default time of a whole run, without the time around each measurement.
 const RUN: Duration = Duration::from_secs(48);
+/// The same with `--quick`.
+const QUICK: Duration = Duration::from_secs(4);
 /// The bounds of a measurement's default time.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
@@ -89,28 +99,36 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
     let longest = if rare { isolation::TIME } else { LONGEST };
-    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, longest);
+    let whole = if args.quick { QUICK } else { RUN };
+    let usual = || (whole / runs.max(1)).clamp(SHORTEST, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);
-    let rows = measure(args, &lab, &cases, time)?;
+    let begin = Begin::of(&lab)?;
+    let measured = measure(args, &lab, &cases, time)?;
+    let spare = measured.iter().filter(|(key, _)| key.threads <= lab.cpus.len() as u64);
+    let conditions = begin.end(spare.flat_map(|(_, samples)| samples))?;
+    let rows: Vec<Row> = measured.into_iter().filter_map(|(key, samples)| Row::of(key, &samples)).collect();
     if let Some(drawing) = drawing {
         drawing.draw(&rows)?;
     }
-    report::print(&rows, args, &lab, time)
+    report::print(&rows, args, &lab, time, &conditions)
 }
 
 /// Refuses wrong qdiscs before the first measurement.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
-    // A tbf without options takes its options from the link's rate.
-    let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
-    for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
-        Rig::new(Discipline::default(), rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    for qdisc in args.qdisc.iter().filter(|qdisc| !plan::OWN.contains(&qdisc.as_str())) {
+        Rig::new(Discipline::default(), rig::Queue::text(qdisc), 1, 1).check()?;
     }
     Ok(())
 }
 
-/// Measures all configurations in turn, once for each repetition; returns a row for each. A signal ends the measurement
-/// early, with rows of the samples taken by then.
-fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
+/// Measures all configurations in turn, once for each repetition; returns the samples of each. A signal ends the measurement
+/// early, with the samples taken by then.
+fn measure(
+    args: &BenchArgs,
+    lab: &Lab,
+    cases: &[Case],
+    time: Duration,
+) -> anyhow::Result<Vec<(Key, Vec<Sample>)>> {
     let repeat = args.repeat.size();
     let mut turns = Turns::new(args.quiet, cases.len() * repeat);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
@@ -128,6 +146,5 @@ fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyho
         }
     }
     turns.end();
-    let row = |(case, samples): (&Case, Vec<Sample>)| Row::of(case.key.clone(), &samples);
-    Ok(cases.iter().zip(samples).filter_map(row).collect())
+    Ok(cases.iter().map(|case| case.key.clone()).zip(samples).collect())
 }

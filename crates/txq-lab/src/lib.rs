@@ -5,6 +5,7 @@
 //! | [`mod@bench`] | `txq-lab bench`: what the path costs on this machine, suite by suite, beside DPDK and the kernel |
 //! | [`sim`] | the simulated machine: the data plane's own code, in virtual time, on up to 512 CPUs |
 //! | [`commands`] | `txq-lab sim`: the commands that run it |
+//! | `tree` | the qdiscs that both take: one, or a tree, in tc's words |
 //! | [`plot`] | SVG drawings of both |
 //!
 //! `txq bench` and `txq sim` of the command `txq` run this program.
@@ -14,6 +15,7 @@ pub mod bench;
 pub mod commands;
 pub mod plot;
 pub mod sim;
+mod tree;
 
 use std::process::ExitCode;
 

@@ -12,10 +12,10 @@ use crate::bench::plan::Suite;
 /// The suites and examples, which help shows after the options.
 pub const EXAMPLES: &str = "\
 Suites:
-  crowd     threads through one queue: disciplines x qdiscs x threads
+  crowd     what 2, 8 and 64 threads send through one real qdisc, as a share of one; and the CPU time of a packet
   pool      buffers freed on another CPU than they came from
   xps       a txq for each CPU, by CPU or by flow hash, against one txq
-  work      1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
+  work      1 and 2 threads that work outside the queue, too: as much as one shaper inside (also: shaper)
   path      one thread, from allocation to free
   overload  what is still sent when more is offered: disciplines x flows x threads x load; with --rate the share of
             finite links that is sent, and the worst cell marked; not among the usual ones
@@ -29,10 +29,14 @@ Suites:
 
 Examples:
   txq bench                                      the usual ones, in about a minute
+  txq bench crowd --quick                        many senders beside one, eleven qdiscs, in seconds
+  txq bench crowd --qdisc fq --discipline combine,llist,lockless,busylock,spinlock --batch 1
   txq bench crowd --threads 1,2,4 --svg crowd.svg
   txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
   txq bench work --work-ns 1000 --pin
   txq bench overload --discipline llist --flows 1024 --load 1,10
+  txq bench overload --qdisc cake --flows 200 --load 2
+  txq bench work --qdisc 'handle 1: htb default 1; class add parent 1: classid 1:1 htb rate 9gbit; qdisc add parent 1:1 fq'
   txq bench overload --rate 10gbit               links that senders at max fill, in about a minute
   txq bench overload --rate 10gbit --discipline llist --threads 8 --txqs 1,2 --root one,mq --qdisc pfifo
   txq bench isolation --repeat 5                 p50, p99 and the longest xmit of a probe, for each discipline
@@ -55,12 +59,13 @@ pub struct BenchArgs {
     /// Numbers of sending threads; path always uses one, isolation adds a probe
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) threads: Vec<Threads>,
-    /// Enqueue disciplines [default: all of them in crowd, work, overload, isolation and the queue of peers; the default one
-    /// elsewhere]
+    /// Enqueue disciplines [default: combine and spinlock in crowd; all of them in work, overload, isolation and the queue of
+    /// peers; the default one elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
     pub(crate) discipline: Vec<Discipline>,
-    /// A qdisc in tc's syntax; or slow, which computes for --work-ns in enqueue and in dequeue; or aqm, which also has a
-    /// queue for each flow; may be given several times; not for work and peers, which have their own
+    /// A qdisc in tc's syntax, or a tree: a root and commands of tc, separated by ";". Names: htb-fq_codel, three classes with
+    /// leaves; slow, which computes for --work-ns in enqueue and in dequeue; aqm, which also has a queue for each flow;
+    /// shaper, which computes in dequeue. May be given several times; not for peers, which has its own
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
     /// Numbers of packets that a sender hands in at a time
@@ -69,7 +74,11 @@ pub struct BenchArgs {
     /// How long to measure each configuration, such as 1s or 300ms [default: so that all take a minute]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Number of flows: of all senders together in overload [default: 1,32,1024], or queued in qdisc
+    /// Measure each configuration for a short time, so that all take some seconds
+    #[arg(long, conflicts_with = "duration")]
+    pub(crate) quick: bool,
+    /// Number of flows: of all senders together in crowd [default: 200] and overload [default: 1,32,1024], or queued in
+    /// qdisc
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) flows: Vec<Within<1, 1_000_000>>,
     /// Offered loads in overload, in multiples of the peak rate of one sender [default: 0.5,1,2,5,10,40]

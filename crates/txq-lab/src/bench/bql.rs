@@ -20,7 +20,8 @@ use txq_cli::common::table::{align, number};
 use txq_device::Null;
 
 use super::case::{Case, Key, Late, Row, Sample};
-use super::lab::{Lab, cpu_time};
+use super::cpu::Begun;
+use super::lab::Lab;
 use super::plan::Plan;
 
 /// The suite's name.
@@ -98,7 +99,7 @@ impl Scene {
         let qdisc = format!("pfifo limit {RING}");
         let builder = NetDev::builder(null).discipline(self.discipline).qdisc(&qdisc).pool_config(pool);
         let mut dev = builder.bql(self.limited.then(BqlConfig::default)).start()?;
-        let start = Instant::now();
+        let (start, begun) = (Instant::now(), Begun::now());
         let mut in_flight = Vec::new();
         let mut half = None;
         thread::scope(|scope| {
@@ -107,15 +108,15 @@ impl Scene {
             while start.elapsed() < time && lab.signals.seen().is_none() {
                 if start.elapsed() >= time / 2 {
                     let stats = dev.stats();
-                    half.get_or_insert_with(|| (Instant::now(), cpu_time(), stats.sent));
+                    half.get_or_insert_with(|| (Instant::now(), Begun::now(), stats.sent));
                     in_flight.push(stats.in_flight as f64 * self.len as f64);
                 }
                 thread::sleep(LOOK);
             }
         });
         let stats = dev.stats();
-        let (from, cpu, before) = half.unwrap_or((start, Duration::ZERO, 0));
-        let (wall, cpu, sent) = (from.elapsed(), cpu_time() - cpu, stats.sent - before);
+        let (from, cpu, before) = half.unwrap_or((start, begun, 0));
+        let (wall, cpu, sent) = (from.elapsed(), cpu.used(), stats.sent - before);
         dev.shutdown()?;
         dev.audit().map_err(refused("the counters do not add up"))?;
         let limit = stats.queues.first().and_then(|queue| queue.bql).map(|bql| f64::from(bql.limit));

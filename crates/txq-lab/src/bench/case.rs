@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txq::Discipline;
 
+use super::cpu::Used;
 use super::lab::Lab;
 use super::overload::{Load, Target};
 
@@ -27,7 +28,7 @@ pub(super) struct Key {
     pub(super) batch: u64,
     /// The offered load; only in `overload`, and not where a peak is measured.
     pub(super) load: Option<Load>,
-    /// Flows of all senders together; only in `overload` and `qdisc`.
+    /// Flows of all senders together; only in `crowd`, `overload` and `qdisc`.
     pub(super) flows: Option<u64>,
     /// How long a worker spins on the clock before a deadline, in microseconds; only in `timing`.
     pub(super) spin_us: Option<u64>,
@@ -80,7 +81,7 @@ impl Key {
 
     /// Returns the offered load or the device in words; empty where neither varies.
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load, self.target)
+        demand(self.suite, self.flows, self.load, self.target)
     }
 }
 
@@ -98,18 +99,22 @@ pub(super) struct Table {
 impl Table {
     /// As [`Key::demand`].
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load, self.target)
+        demand(self.suite, self.flows, self.load, self.target)
     }
 }
 
-fn demand(flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> String {
+fn demand(suite: &str, flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> String {
     if let Some(target) = target {
         return format!(", {target}");
     }
     let Some(flows) = flows else { return String::new() };
     let unit = if flows == 1 { "flow" } else { "flows" };
-    let load = load.map_or("the peak".into(), |load| load.to_string());
-    format!(", {flows} {unit}, {load}")
+    let load = match load {
+        Some(load) => format!(", {load}"),
+        None if suite == super::overload::OVERLOAD => ", the peak".into(),
+        None => String::new(),
+    };
+    format!(", {flows} {unit}{load}")
 }
 
 /// The figures of one measurement. Times are `None` where nothing was sent, or where they are not measured.
@@ -119,6 +124,8 @@ pub(super) struct Sample {
     /// Wall time per packet; for `free`, the time of the call that frees, per packet.
     pub(super) ns_per_packet: Option<f64>,
     pub(super) cpu_ns_per_packet: Option<f64>,
+    /// As [`Used::waited`].
+    pub(super) waited: Option<f64>,
     pub(super) worst_stall_us: Option<f64>,
     pub(super) worst_xmit_us: Option<f64>,
     pub(super) p99_ns: Option<f64>,
@@ -151,13 +158,14 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Computes the figures of `packets` packets that left in `wall`, while the process used `cpu` of CPU time.
-    pub(super) fn of(packets: u64, wall: Duration, cpu: Duration) -> Self {
+    /// Computes the figures of `packets` packets that left in `wall`, with the CPU time used meanwhile.
+    pub(super) fn of(packets: u64, wall: Duration, used: Used) -> Self {
         let by_packet = |time: Duration| (packets > 0).then(|| time.as_secs_f64() * 1e9 / packets as f64);
         Self {
             mpps: packets as f64 / wall.as_secs_f64() / 1e6,
             ns_per_packet: by_packet(wall),
-            cpu_ns_per_packet: by_packet(cpu),
+            cpu_ns_per_packet: by_packet(used.cpu),
+            waited: used.waited,
             ..Self::default()
         }
     }
@@ -197,6 +205,7 @@ impl Row {
             mpps: median(&mpps)?,
             ns_per_packet: median(&all(|s| s.ns_per_packet)),
             cpu_ns_per_packet: median(&all(|s| s.cpu_ns_per_packet)),
+            waited: median(&all(|s| s.waited)),
             worst_stall_us: longest(|s| s.worst_stall_us),
             worst_xmit_us: longest(|s| s.worst_xmit_us),
             worst_flood_us: longest(|s| s.worst_flood_us),
@@ -268,6 +277,7 @@ impl Row {
             "limit_bytes": s.limit_bytes,
             "needed_bytes": s.needed_bytes,
             "unequal": s.unequal,
+            "waited": s.waited,
         });
         if let (Value::Object(row), Value::Object(bql)) = (&mut row, bql) {
             row.extend(bql);
@@ -300,9 +310,9 @@ mod tests {
     #[test]
     fn nothing_sent_is_no_time_per_packet() {
         let second = Duration::from_secs(1);
-        let sample = Sample::of(0, second, second);
+        let sample = Sample::of(0, second, second.into());
         assert_eq!((sample.mpps, sample.ns_per_packet, sample.cpu_ns_per_packet), (0.0, None, None));
-        let sample = Sample::of(2_000_000, second, second * 2);
+        let sample = Sample::of(2_000_000, second, (second * 2).into());
         assert_eq!((sample.ns_per_packet, sample.cpu_ns_per_packet), (Some(500.0), Some(1000.0)));
     }
 }

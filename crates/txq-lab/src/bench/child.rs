@@ -135,7 +135,7 @@ pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyho
 
 fn sample(printed: &Printed) -> Sample {
     let nanos = Duration::from_nanos;
-    let mut sample = Sample::of(printed.packets, nanos(printed.wall_ns), nanos(printed.cpu_ns));
+    let mut sample = Sample::of(printed.packets, nanos(printed.wall_ns), nanos(printed.cpu_ns).into());
     if printed.free_ns > 0 && printed.packets > 0 {
         sample.ns_per_packet = Some(printed.free_ns as f64 / printed.packets as f64);
     }

@@ -22,7 +22,8 @@ use txq_cli::common::table::align;
 use txq_device::Null;
 
 use super::case::{Case, Key, Row, Sample};
-use super::lab::{Lab, cpu_time};
+use super::cpu::{Begun, Used};
+use super::lab::Lab;
 use super::rig::{hold, join};
 
 /// The name of its rows.
@@ -118,7 +119,7 @@ impl Shaper {
     }
 
     /// Returns the figures of so many packets.
-    fn sample(&self, packets: u64, wall: Duration, cpu: Duration) -> Sample {
+    fn sample(&self, packets: u64, wall: Duration, cpu: Used) -> Sample {
         let rate = (packets * self.len as u64 * 8) as f64 / wall.as_secs_f64();
         Sample { rate_error: Some(rate / self.rate as f64 - 1.0), ..Sample::of(packets, wall, cpu) }
     }
@@ -140,9 +141,9 @@ impl Shaper {
             let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
             // The first burst is not part of the rate.
             lab.sleep(time / 4 + Duration::from_secs(1) / DEPTH as u32);
-            let (start, cpu, before) = (Instant::now(), cpu_time(), dev.tx_packets());
+            let (start, cpu, before) = (Instant::now(), Begun::now(), dev.tx_packets());
             lab.sleep(time);
-            let (wall, cpu, packets) = (start.elapsed(), cpu_time() - cpu, dev.tx_packets() - before);
+            let (wall, cpu, packets) = (start.elapsed(), cpu.used(), dev.tx_packets() - before);
             stop.ask();
             let waits = threads.into_iter().map(join).collect::<anyhow::Result<Vec<u64>>>()?;
             let sample = self.sample(packets, wall, cpu);
@@ -175,7 +176,7 @@ impl Shaper {
 
     /// Dequeues from all txqs at the times that they ask for.
     fn on_virtual_clock(&self) -> anyhow::Result<Sample> {
-        let (began, cpu) = (1_000_000_000, cpu_time());
+        let (began, cpu) = (1_000_000_000, Begun::now());
         let mut parts = self.parts(began)?;
         let mut due: BinaryHeap<Reverse<(Nanos, usize)>> =
             (0..parts.len()).map(|part| Reverse((began, part))).collect();
@@ -198,7 +199,7 @@ impl Shaper {
             out.clear();
             due.push(Reverse((next, which)));
         }
-        Ok(self.sample(packets, Duration::from_nanos(to - from), cpu_time() - cpu))
+        Ok(self.sample(packets, Duration::from_nanos(to - from), cpu.used()))
     }
 
     /// Returns the qdisc's parts, one for each txq; of a root of all txqs the one part.

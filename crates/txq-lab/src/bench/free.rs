@@ -11,7 +11,8 @@ use txq_core::arch::Native;
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 use super::case::Sample;
-use super::lab::{Lab, cpu_time, pin_to};
+use super::cpu::Begun;
+use super::lab::{Lab, pin_to};
 use super::meter::{Counter, watch};
 use super::rig::{LEN, join};
 
@@ -44,9 +45,9 @@ pub(super) fn measure(
             anyhow::Ok(())
         });
         lab.sleep(time / 8);
-        let before = (cpu_time(), nanos.get());
+        let before = (Begun::now(), nanos.get());
         let seen = watch(lab, || packets.get(), &[], time);
-        let (cpu, nanos) = (cpu_time() - before.0, nanos.get() - before.1);
+        let (cpu, nanos) = (before.0.used(), nanos.get() - before.1);
         stop.ask();
         join(from)?;
         join(to)?;

@@ -24,11 +24,13 @@ use txq_cli::common::table::{align, number};
 use txq_device::Null;
 
 use super::case::{Case, Key, Row, Sample};
-use super::lab::{Lab, cpu_time};
+use super::cpu::Begun;
+use super::lab::Lab;
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::plan::Plan;
 use super::rig::join;
 use super::work::Work;
+use crate::tree::Tree;
 
 /// The suite's name.
 pub(super) const ISOLATION: &str = "isolation";
@@ -65,7 +67,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
                         batch,
                         ..Key::default()
                     };
-                    let scene = Scene { discipline, qdisc: qdisc.clone(), threads, batch, work };
+                    let scene = Scene { discipline, qdisc: Tree::new(&qdisc), threads, batch, work };
                     cases.push(Case { key, run: Box::new(move |lab, time| scene.measure(lab, time)) });
                 }
             }
@@ -127,7 +129,7 @@ fn sent_at(bytes: &[u8]) -> Option<Nanos> {
 /// One configuration.
 struct Scene {
     discipline: Discipline,
-    qdisc: String,
+    qdisc: Tree,
     threads: u64,
     batch: u64,
     work: Work,
@@ -141,8 +143,9 @@ impl Scene {
         let limit = LIMIT.max(self.batch);
         let buffers = (limit + 2 * CACHE_SIZE as u64) * (self.threads + 1) + QUEUES;
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
-        let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(&self.qdisc);
+        let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(self.qdisc.root());
         let mut dev = builder.pool_config(pool).start()?;
+        self.qdisc.complete(|command| dev.tc(command))?;
         let (stop, measuring) = (Stop::default(), Measuring::default());
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
         let (seen, cpu, longest, times) = thread::scope(|scope| {
@@ -156,11 +159,11 @@ impl Scene {
             let work = move |sender| probe(sender, measuring, stop);
             let probe = start(scope, dev, stop, "probe".into(), work)?;
             lab.sleep((time / 8).min(Duration::from_millis(50)));
-            let before = cpu_time();
+            let before = Begun::now();
             measuring.set(true);
             let seen = watch(lab, || taken.get(), &calls, time);
             measuring.set(false);
-            let cpu = cpu_time() - before;
+            let cpu = before.used();
             stop.ask();
             let times = floods.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
             anyhow::Ok((seen, cpu, join(probe)?, times))

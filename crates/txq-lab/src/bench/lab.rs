@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use txq_cli::common::failure::refused;
 use txq_cli::common::stop::Signals;
 
@@ -24,9 +23,7 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new(pin: bool) -> anyhow::Result<Self> {
-        let set = sched_getaffinity(None).map_err(refused("the CPUs of this process cannot be read"))?;
-        let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect();
-        Ok(Self { cpus, calibration: Calibration::measure(), pin, signals: Signals::catch()? })
+        Ok(Self { cpus: cpus()?, calibration: Calibration::measure(), pin, signals: Signals::catch()? })
     }
 
     /// Returns the CPU of the thread number `index`, round robin.
@@ -52,15 +49,15 @@ impl Lab {
     }
 }
 
+/// Returns the CPUs that the process may use, at least one.
+pub(super) fn cpus() -> anyhow::Result<Vec<u32>> {
+    let set = sched_getaffinity(None).map_err(refused("the CPUs of this process cannot be read"))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())
+}
+
 /// Pins the calling thread to a CPU.
 pub(super) fn pin_to(cpu: u32) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(None, &set).map_err(refused(format!("CPU {cpu} cannot be used")))
-}
-
-/// Returns the CPU time of all threads of the process.
-pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

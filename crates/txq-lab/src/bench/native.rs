@@ -15,15 +15,15 @@
 //! queue to itself. The one makes three times as many accesses for a packet as the other, so the two tell the price of an
 //! access from that of a call.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use txq::Discipline;
 use txq::cpumask::CpuMask;
 use txq::xps::XpsMap;
 
 use super::case::{Case, Key};
-use super::lab::{Lab, cpu_time};
+use super::cpu::{Taken, Taking};
+use super::lab::Lab;
 use super::plan::case;
 use super::rig::{self, Queue, Rig};
 use super::turns::Turns;
@@ -99,22 +99,6 @@ impl Native {
     }
 }
 
-/// The kernel counts CPU time in /proc/stat in this many parts of a second (USER_HZ).
-const TICKS: f64 = 100.0;
-
-/// Returns how many seconds these CPUs did not idle, time that a hypervisor took included; 0 on a system without /proc/stat.
-fn busy(stat: &str, cpus: &[u32]) -> f64 {
-    let of = |cpu: &u32| {
-        let name = format!("cpu{cpu}");
-        let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
-        let fields = line.into_iter().flat_map(|line| line.split(' ').skip(1));
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
-        let times = fields.take(8).enumerate().filter(|(at, _)| ![3, 4].contains(at));
-        times.filter_map(|(_, ticks)| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
-    };
-    cpus.iter().map(of).sum()
-}
-
 /// Each price is measured for this part of the time of a measurement.
 const PRICE_PART: u32 = 8;
 
@@ -127,7 +111,7 @@ fn mean(before: f64, after: f64) -> (f64, f64) {
 fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
     let masks: Vec<_> = cpus.iter().map(|&cpu| CpuMask::from_iter([cpu as usize])).collect();
     let ids = cpus.iter().max().map_or(1, |&cpu| cpu as usize + 1);
-    let rig = Rig::new(discipline, Queue::Text(QDISC.into()), cpus.len() as u64, 1);
+    let rig = Rig::new(discipline, Queue::text(QDISC), cpus.len() as u64, 1);
     Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
 }
 
@@ -144,7 +128,7 @@ pub fn native(
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::Text(QDISC.into()), threads, batch);
+    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(QDISC), threads, batch);
     let rigs = Discipline::ALL
         .iter()
         .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))
@@ -213,12 +197,10 @@ pub fn native(
 /// nothing was sent.
 fn measure(case: &Case, lab: &Lab, time: Duration) -> anyhow::Result<Option<(f64, f64, f64)>> {
     let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
-    let used = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpus);
-    let (others, own, start) = (used(), cpu_time(), Instant::now());
+    let taking = Taking::begin(cpus);
     let sample = (case.run)(lab, time)?;
-    let others = used() - others - (cpu_time() - own).as_secs_f64();
-    // The kernel counts in ticks, so a short measurement may find more than there is.
-    let taken = (others / (start.elapsed().as_secs_f64() * cpus.len() as f64)).clamp(0.0, 1.0);
+    let Taken { stolen, others } = taking.end();
+    let taken = (stolen + others).min(1.0);
     let both = sample.ns_per_packet.zip(sample.cpu_ns_per_packet);
     Ok(both.map(|(ns_per_packet, cpu_ns_per_packet)| (ns_per_packet, cpu_ns_per_packet, taken)))
 }
@@ -226,13 +208,6 @@ fn measure(case: &Case, lab: &Lab, time: Duration) -> anyhow::Result<Option<(f64
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cpu_is_busy_unless_it_idles_or_waits_for_a_disk() {
-        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 20 30 4000 500 1 2 47 7 0\ncpu1 50 0 0 0 0 0 0 0 0 0\ncpu10 1 1\n";
-        assert_eq!([busy(stat, &[0]), busy(stat, &[0, 1]), busy(stat, &[7])], [2.0, 2.5, 0.0]);
-        assert_eq!(busy("", &[0]), 0.0);
-    }
 
     /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]

@@ -13,6 +13,7 @@ use txq_cli::common::stop::Stop;
 
 use super::meter::{Counter, Log};
 use super::rig::{LEN, hold, scatter};
+use crate::tree::Tree;
 
 /// How long a sender sleeps at least and at most when no packet is due.
 const STEP: Duration = Duration::from_micros(100);
@@ -67,10 +68,11 @@ impl Tokens {
     }
 }
 
-/// Runs a sender. `offered` counts the packets that it has handed in.
+/// Runs a sender, whose flows belong to the classes of `tree`. `offered` counts the packets that it has handed in.
 pub(super) fn send(
     open: Open,
     part: &Part,
+    tree: Option<&Tree>,
     mut sender: Sender,
     mut log: Log<'_>,
     offered: &Counter,
@@ -95,7 +97,11 @@ pub(super) fn send(
             continue;
         };
         list.for_each_mut(|packet| {
-            packet.set_hash(scatter(next % open.flows));
+            let flow = next % open.flows;
+            packet.set_hash(scatter(flow));
+            if let Some(tree) = tree {
+                tree.classify(packet, flow);
+            }
             next = next.wrapping_add(part.threads as u32);
         });
         tokens.left -= packets as f64;

@@ -25,7 +25,7 @@ mod target;
 
 pub(super) use report::tables;
 pub(crate) use target::{LinkRate, Reapers, Root, Steering};
-pub(super) use target::{TBF, Target, hash_for};
+pub(super) use target::{Target, hash_for};
 
 /// The suite's name.
 pub(super) const OVERLOAD: &str = "overload";

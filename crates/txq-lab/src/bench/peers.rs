@@ -76,7 +76,7 @@ fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     for batch in plan.batches(&[8]) {
         for threads in plan.threads(&[1, 2, 8]) {
             for discipline in plan.disciplines() {
-                let rig = Rig::new(discipline, Queue::Text("pfifo".into()), threads, batch);
+                let rig = Rig::new(discipline, Queue::text("pfifo"), threads, batch);
                 cases.push(case(Key { qdisc: Some("pfifo".into()), ..key.clone() }, rig));
             }
             let Some(dpdk) = dpdk else { continue };
@@ -110,7 +110,7 @@ fn core(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     let key = key("core");
     for batch in plan.batches(&[8, 32]) {
         for discipline in plan.discipline() {
-            let rig = Rig::new(discipline, Queue::Text("pfifo".into()), 1, batch);
+            let rig = Rig::new(discipline, Queue::text("pfifo"), 1, batch);
             cases.push(case(Key { qdisc: Some("pfifo".into()), ..key.clone() }, rig));
         }
         with_objects(dpdk, &key, Shape::Core, batch, cases);
@@ -149,7 +149,8 @@ fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<
         for batch in plan.batches(&[32]) {
             for threads in plan.threads(&[1, 2]) {
                 for discipline in plan.discipline() {
-                    let rig = own(name).map(|qdisc| Rig::new(discipline, Queue::Text(qdisc), threads, batch));
+                    let rig =
+                        own(name).map(|qdisc| Rig::new(discipline, Queue::text(&qdisc), threads, batch));
                     // A qdisc that txq does not have gets no row of txq's.
                     let rig = rig.filter(|rig| rig.check().is_ok());
                     cases.extend(rig.map(|rig| case(key.clone(), rig)));

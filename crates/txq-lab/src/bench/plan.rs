@@ -31,7 +31,7 @@ pub(crate) enum Suite {
 }
 
 /// The qdiscs that only the laboratory has.
-pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
+pub(super) const OWN: [&str; 3] = [crowd::SLOW, AQM, shaper::SHAPER];
 /// The default suites.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
 const NAMES: [(&str, Suite); 13] = [
@@ -147,7 +147,8 @@ impl<'a> Plan<'a> {
         match qdisc {
             crowd::SLOW => crowd::slow(self),
             AQM => Queue::Aqm(self.work()),
-            text => Queue::Text(text.to_owned()),
+            shaper::SHAPER => shaper::shaper(self),
+            text => Queue::text(text),
         }
     }
 
@@ -157,7 +158,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
+/// Returns the given values, or `default` without any.
+pub(super) fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
     if given.is_empty() { default.to_vec() } else { given.iter().map(get).collect() }
 }
 

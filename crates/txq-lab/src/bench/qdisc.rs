@@ -18,8 +18,9 @@ use txq_core::packet::PacketList;
 use txq_core::pool::{Cache, Pool, PoolConfig};
 
 use super::case::{Case, Key, Row, Sample};
+use super::cpu::Begun;
 use super::dpdk::Sched;
-use super::lab::{Lab, cpu_time, pin_to};
+use super::lab::{Lab, pin_to};
 use super::plan::Plan;
 
 /// Packets of each flow that stay queued.
@@ -192,9 +193,9 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     qdisc.enqueue(&mut packets, &mut Clock::new(), &mut cache);
     let memory = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
     turn(&mut qdisc, &mut cache, batch, Instant::now() + time / 8);
-    let (start, cpu) = (Instant::now(), cpu_time());
+    let (start, cpu) = (Instant::now(), Begun::now());
     let moved = turn(&mut qdisc, &mut cache, batch, start + time);
-    let mut sample = Sample::of(moved, start.elapsed(), cpu_time() - cpu);
+    let mut sample = Sample::of(moved, start.elapsed(), cpu.used());
     let drops = qdisc.drops().total();
     sample.dropped = Some(drops as f64 / (moved + queued) as f64);
     sample.bytes_per_flow = memory.filter(|_| flows >= MANY).map(|bytes| bytes as f64 / flows as f64);

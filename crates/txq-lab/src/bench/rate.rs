@@ -22,24 +22,23 @@ use super::kernel::{self, Kernel};
 use super::peers::or_skip;
 use super::plan::{Plan, case};
 use super::rig::{Queue, Rig};
+use crate::tree::Tree;
 
 /// The suite's name.
 pub(super) const RATE: &str = "rate";
 
-/// The rows of txq, their roots and classes. The rate is 8300 packets of 120 bytes in 8 us.
-const ROOTS: [(&str, &str, &[&str]); 6] = [
-    ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb", &[]),
-    ("htb_mq", "handle 1: htb_mq default 10", &CLASSES),
-    ("cake_mq", "cake_mq bandwidth 1tbit besteffort", &[]),
-    ("tbf", "tbf rate 1tbit burst 1gb limit 100mb", &[]),
-    ("htb", "handle 1: htb default 10", &CLASSES),
-    ("mq", "mq", &[]),
+/// The rows of txq, their roots, and the commands after those. The rate is 8300 packets of 120 bytes in 8 us.
+const ROOTS: [(&str, &str, &str); 6] = [
+    ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb", ""),
+    ("htb_mq", "handle 1: htb_mq default 10", CLASSES),
+    ("cake_mq", "cake_mq bandwidth 1tbit besteffort", ""),
+    ("tbf", "tbf rate 1tbit burst 1gb limit 100mb", ""),
+    ("htb", "handle 1: htb default 10", CLASSES),
+    ("mq", "mq", ""),
 ];
 /// A class that borrows nearly all that it sends.
-const CLASSES: [&str; 2] = [
-    "parent 1: classid 1:1 htb rate 1tbit burst 1gb cburst 1gb",
-    "parent 1:1 classid 1:10 htb rate 1mbit ceil 1tbit burst 10k cburst 1gb quantum 20000",
-];
+const CLASSES: &str = "class add parent 1: classid 1:1 htb rate 1tbit burst 1gb cburst 1gb; \
+    class add parent 1:1 classid 1:10 htb rate 1mbit ceil 1tbit burst 10k cburst 1gb quantum 20000";
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let kernel = or_skip("kernel", Kernel::prepare(plan.lab)).map(Rc::new);
@@ -51,8 +50,13 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
         for threads in plan.threads(&[1, 2]) {
             for (name, root, classes) in ROOTS {
                 for discipline in plan.discipline() {
-                    let rig = Rig::new(discipline, Queue::Root(root.to_owned()), threads, batch);
-                    let rig = Rig { txqs, xps: Some(map.clone()), pinned: true, classes, ..rig };
+                    let rig = Rig::new(
+                        discipline,
+                        Queue::Root(Tree::new(&format!("{root}; {classes}"))),
+                        threads,
+                        batch,
+                    );
+                    let rig = Rig { txqs, xps: Some(map.clone()), pinned: true, ..rig };
                     let key = Key { suite: RATE, qdisc: Some(name.into()), ..Key::default() };
                     cases.push(case(key, rig));
                 }

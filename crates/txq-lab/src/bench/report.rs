@@ -9,13 +9,22 @@ use txq_cli::common::span::Human;
 use txq_cli::common::table::{align, number};
 
 use super::case::{Row, Table};
+use super::conditions::Conditions;
+use super::crowd::CROWD;
 use super::lab::Lab;
 use crate::bench::args::BenchArgs;
 
 /// Prints all results to stdout.
-pub(super) fn print(rows: &[Row], args: &BenchArgs, lab: &Lab, time: Duration) -> anyhow::Result<()> {
+pub(super) fn print(
+    rows: &[Row],
+    args: &BenchArgs,
+    lab: &Lab,
+    time: Duration,
+    conditions: &Conditions,
+) -> anyhow::Result<()> {
     let text = if args.json {
-        rows.iter().map(|row| row.json().to_string() + "\n").collect()
+        let lines = rows.iter().map(Row::json);
+        std::iter::once(conditions.json()).chain(lines).map(|line| line.to_string() + "\n").collect()
     } else {
         let head = format!(
             "{} CPUs, {} for each measurement, {} each; senders {}\n",
@@ -24,7 +33,7 @@ pub(super) fn print(rows: &[Row], args: &BenchArgs, lab: &Lab, time: Duration) -
             times(args.repeat.get()),
             if args.pin { "pinned" } else { "where the scheduler puts them" }
         );
-        head + &tables(rows)
+        head + &conditions.to_string() + &tables(rows)
     };
     io::stdout().write_all(text.as_bytes()).context("the results cannot be written to stdout")
 }
@@ -49,10 +58,10 @@ pub(super) fn grouped(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
 /// Returns a table's title, in a line.
 pub(super) fn title(table: &Table) -> String {
     let what = match (table.suite, table.shape) {
-        ("crowd", _) => "threads through one queue",
+        (CROWD, _) => "threads through one queue",
         ("pool", _) => "senders on all CPUs but the last, completions on the last",
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
-        ("work", _) => "as much work inside the queue as outside",
+        ("work", _) => "threads that work outside the queue, too",
         (super::rate::RATE, _) => "threads with a txq each, below one rate that is never reached",
         ("path", _) => "one thread, from allocation to free",
         (super::isolation::ISOLATION, _) => "a probe beside flooding senders",
@@ -105,7 +114,8 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 }
 
 fn tables(rows: &[Row]) -> String {
-    let mut text = String::new();
+    let mut text = super::shares::table(rows);
+    let crowds = grouped(rows).iter().filter(|(table, _)| table.suite == CROWD).count();
     // Overload, single qdiscs, timing, bql, isolation and the exactness of rates have tables of their own.
     for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
         ![
@@ -117,6 +127,8 @@ fn tables(rows: &[Row]) -> String {
             super::exact::EXACT,
         ]
         .contains(&table.suite)
+            // All figures of many qdiscs would hide the shares.
+            && (table.suite != CROWD || crowds == 1)
     }) {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {

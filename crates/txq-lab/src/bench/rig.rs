@@ -25,11 +25,13 @@ use txq_device::Null;
 use super::aqm::Aqm;
 use super::case::Sample;
 use super::costly::{Cost, Costly};
-use super::lab::{Lab, cpu_time, pin_to};
+use super::cpu::Begun;
+use super::lab::{Lab, pin_to};
 use super::meter::{Calls, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
 use super::overload::{Reapers, Root, Target, hash_for};
 use super::work::Work;
+use crate::tree::Tree;
 
 /// Bytes of a packet: those of the published measurements.
 pub(super) const LEN: usize = 120;
@@ -53,14 +55,29 @@ const PAUSE: Nanos = 100_000_000;
 /// The queue that the senders use.
 #[derive(Clone)]
 pub(super) enum Queue {
-    /// A qdisc in tc's words.
-    Text(String),
-    /// A qdisc in tc's words that is the root of all txqs.
-    Root(String),
+    /// A qdisc in tc's words, or a tree.
+    Text(Tree),
+    /// A qdisc in tc's words that is the root of all txqs, or a tree.
+    Root(Tree),
     /// A FIFO with a cost, its name and its limit in packets.
     Costly(&'static str, Cost, usize),
     /// A qdisc whose cost grows with the flows, and its work for each packet at enqueue and at dequeue.
     Aqm(Work),
+}
+
+impl Queue {
+    /// Returns the queue of a text of `--qdisc`.
+    pub(super) fn text(qdisc: &str) -> Self {
+        Self::Text(Tree::new(qdisc))
+    }
+
+    /// Returns the tree; `None` for a qdisc that only the laboratory has.
+    pub(super) fn tree(&self) -> Option<&Tree> {
+        match self {
+            Self::Text(tree) | Self::Root(tree) => Some(tree),
+            Self::Costly(..) | Self::Aqm(_) => None,
+        }
+    }
 }
 
 /// A device and its senders.
@@ -68,8 +85,6 @@ pub(super) enum Queue {
 pub(super) struct Rig {
     pub(super) discipline: Discipline,
     pub(super) queue: Queue,
-    /// The classes of the qdisc, as `tc class add` describes them.
-    pub(super) classes: &'static [&'static str],
     pub(super) threads: usize,
     pub(super) batch: usize,
     pub(super) txqs: u16,
@@ -103,7 +118,6 @@ impl Rig {
         Self {
             discipline,
             queue,
-            classes: &[],
             threads: threads as usize,
             batch: batch as usize,
             txqs: 1,
@@ -142,10 +156,10 @@ impl Rig {
         let pool = PoolConfig { buffers: buffers as u32, room, ..PoolConfig::default() };
         let mut builder = NetDev::builder(null).discipline(self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
-            Queue::Text(text) if self.txqs > 1 && self.root() == Root::Mq => {
-                builder.qdisc("mq").default_qdisc(text)
+            Queue::Text(tree) if self.txqs > 1 && self.root() == Root::Mq => {
+                builder.qdisc("mq").default_qdisc(tree.root())
             }
-            Queue::Text(text) | Queue::Root(text) => builder.qdisc(text),
+            Queue::Text(tree) | Queue::Root(tree) => builder.qdisc(tree.root()),
             Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
             Queue::Aqm(work) => builder.custom_qdisc(Aqm::new(*work)),
         };
@@ -154,8 +168,8 @@ impl Rig {
             Some(target) => builder.completions(target.completions.completions()).start()?,
             None => builder.build()?,
         };
-        for class in self.classes {
-            dev.tc(&format!("class add {class}"))?;
+        if let Some(tree) = self.queue.tree() {
+            tree.complete(|command| dev.tc(command))?;
         }
         Ok(dev)
     }
@@ -208,7 +222,7 @@ impl Rig {
                     let log = Log::new(calls, measuring);
                     let part = Part { index, threads: self.threads, batch: self.batch };
                     anyhow::Ok(match self.open {
-                        Some(open) => offer::send(open, &part, sender, log, offered, stop),
+                        Some(open) => offer::send(open, &part, self.queue.tree(), sender, log, offered, stop),
                         None => self.send(sender, index as u32, log, stop),
                     })
                 };
@@ -222,11 +236,11 @@ impl Rig {
             }
             lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
             let begun: Vec<u64> = calls.iter().map(Calls::begun).collect();
-            let (before, offers) = (cpu_time(), all_offered());
+            let (before, offers) = (Begun::now(), all_offered());
             measuring.set(true);
             let seen = watch(lab, || dev.tx_packets(), &calls, time);
             let unequal = unequal(calls.iter().zip(begun).map(|(calls, begun)| calls.begun() - begun));
-            let (cpu, offers) = (cpu_time() - before, all_offered() - offers);
+            let (cpu, offers) = (before.used(), all_offered() - offers);
             measuring.set(false);
             stop.ask();
             let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
@@ -251,7 +265,7 @@ impl Rig {
     /// Returns the packets that the links, or the shaper above them, can send in a second; `None` where no link is finite.
     fn capacity(&self) -> Option<f64> {
         match &self.queue {
-            Queue::Text(qdisc) => self.target?.capacity(qdisc, self.len),
+            Queue::Text(tree) => self.target?.capacity(tree.root(), self.len),
             _ => None,
         }
     }
@@ -265,7 +279,8 @@ impl Rig {
             None => scatter(index * self.flows + flow),
         };
         let hashes: Vec<u32> = (0..self.flows).map(hash).collect();
-        let mut flows = hashes.iter().cycle();
+        let mut flows = (0..).zip(&hashes).cycle();
+        let tree = self.queue.tree();
         while !stop.asked() {
             // Only the limit or the pool can prevent an allocation, and both recover when packets are sent.
             if sender.alloc_batch(self.batch, self.len, &mut list).is_err() {
@@ -276,7 +291,13 @@ impl Rig {
                 continue;
             }
             if self.flows > 1 {
-                list.for_each_mut(|packet| packet.set_hash(*flows.next().expect("a flow or more")));
+                list.for_each_mut(|packet| {
+                    let (flow, hash) = flows.next().expect("a flow or more");
+                    packet.set_hash(*hash);
+                    if let Some(tree) = tree {
+                        tree.classify(packet, flow);
+                    }
+                });
             }
             for _ in 0..list.len() {
                 self.outside.spend();

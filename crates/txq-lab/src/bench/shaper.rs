@@ -1,9 +1,7 @@
-//! Suite `work`: the throughput of two threads through one shaper, compared with one thread.
+//! Suite `work`: the throughput of two threads through one queue, compared with one thread.
 //!
-//! Each packet costs two equal works: one of its sender outside the queue, and one inside. Two threads could send twice as
-//! much as one if the thread outside never waited for the thread inside.
-
-use txq::Discipline;
+//! Each packet costs a work of its sender outside the queue, and the qdisc's inside. The shaper of the default costs as much inside. Two
+//! threads could send twice as much as one if the thread outside never waited for the thread inside.
 
 use super::case::{Case, Key};
 use super::costly::Cost;
@@ -11,23 +9,27 @@ use super::plan::{Plan, case};
 use super::rig::{Queue, Rig};
 use super::work::Work;
 
-/// Packets that the queue holds: more than senders may have outstanding.
+/// The name of the qdisc that works for `--work-ns` at each packet's dequeue.
+pub(super) const SHAPER: &str = "shaper";
+/// Packets that it holds: more than senders may have outstanding.
 const LIMIT: usize = 1 << 20;
 
-/// Returns a rig whose queue works for `--work-ns` at each packet's dequeue, and whose senders work as long before it.
-fn rig(plan: &Plan<'_>, discipline: Discipline, threads: u64, batch: u64) -> Rig {
+/// Returns the shaper.
+pub(super) fn shaper(plan: &Plan<'_>) -> Queue {
     let none = Work::default();
-    let queue = Queue::Costly("shaper", Cost { enqueue: none, dequeue: plan.work(), drop: none }, LIMIT);
-    Rig { outside: plan.work(), ..Rig::new(discipline, queue, threads, batch) }
+    Queue::Costly(SHAPER, Cost { enqueue: none, dequeue: plan.work(), drop: none }, LIMIT)
 }
 
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
-    for discipline in plan.disciplines() {
-        for batch in plan.batches(&[1]) {
-            for threads in plan.threads(&[1, 2]) {
-                let key = Key { suite: "work", qdisc: Some("shaper".into()), ..Key::default() };
-                cases.push(case(key, rig(plan, discipline, threads, batch)));
+    for qdisc in plan.qdiscs(&[SHAPER]) {
+        for discipline in plan.disciplines() {
+            for batch in plan.batches(&[1]) {
+                for threads in plan.threads(&[1, 2]) {
+                    let rig = Rig::new(discipline, plan.queue(&qdisc), threads, batch);
+                    let key = Key { suite: "work", qdisc: Some(qdisc.clone()), ..Key::default() };
+                    cases.push(case(key, Rig { outside: plan.work(), ..rig }));
+                }
             }
         }
     }

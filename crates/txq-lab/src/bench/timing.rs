@@ -21,7 +21,8 @@ use txq_cli::common::table::{align, number};
 use txq_device::Null;
 
 use super::case::{Case, Key, Row, Sample};
-use super::lab::{Lab, cpu_time};
+use super::cpu::Begun;
+use super::lab::Lab;
 use super::meter::Counter;
 use super::plan::Plan;
 
@@ -122,16 +123,16 @@ fn measure(lab: &Lab, time: Duration, text: &str, of: Of, spin: u64) -> anyhow::
     let pool = PoolConfig { buffers: 4096, ..PoolConfig::default() };
     let mut dev =
         NetDev::builder(device).qdisc(text).pool_config(pool).spin(Duration::from_micros(spin)).start()?;
-    let (cpu, start) = (cpu_time(), Instant::now());
+    let (cpu, start) = (Begun::now(), Instant::now());
     let sample = match of {
         Of::Lateness => {
             let sent = punctual(lab, &dev, time)?;
-            let (wall, cpu) = (start.elapsed(), cpu_time() - cpu);
+            let (wall, cpu) = (start.elapsed(), cpu.used());
             let late = late.lock().unwrap_or_else(PoisonError::into_inner);
             let at = |share| anyhow::Ok(late.quantile_bucket(share)?.map(|bucket| bucket.end() as f64));
             let (p50_ns, p99_ns, max) = (at(0.5)?, at(0.99)?, at(1.0)?);
             let sample = Sample { p50_ns, p99_ns, max_ns: max, ..Sample::of(sent, wall, cpu) };
-            Sample { cpu_share: Some(cpu.as_secs_f64() / wall.as_secs_f64()), ..sample }
+            Sample { cpu_share: Some(cpu.cpu.as_secs_f64() / wall.as_secs_f64()), ..sample }
         }
         Of::Rate => greedy(lab, &dev, &bytes, time)?,
     };
@@ -169,11 +170,11 @@ fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::R
     let mut sender = dev.sender("sender");
     sender.set_limit(LIMIT);
     // A shaper's initial burst is not part of its rate.
-    let (from, warm) = (Instant::now(), time / 8);
+    let (from, begun, warm) = (Instant::now(), Begun::now(), time / 8);
     let mut begin = None;
     loop {
         if begin.is_none() && from.elapsed() >= warm {
-            begin = Some((Instant::now(), cpu_time(), bytes.get()));
+            begin = Some((Instant::now(), Begun::now(), bytes.get()));
         }
         if from.elapsed() >= warm + time || lab.signals.seen().is_some() {
             break;
@@ -188,10 +189,10 @@ fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::R
             }
         }
     }
-    let (start, cpu, before) = begin.unwrap_or((from, Duration::ZERO, 0));
-    let (wall, cpu, bytes) = (start.elapsed(), cpu_time() - cpu, bytes.get() - before);
+    let (start, cpu, before) = begin.unwrap_or((from, begun, 0));
+    let (wall, cpu, bytes) = (start.elapsed(), cpu.used(), bytes.get() - before);
     let rate = bytes as f64 * 8.0 / wall.as_secs_f64();
-    let share = cpu.as_secs_f64() / wall.as_secs_f64();
+    let share = cpu.cpu.as_secs_f64() / wall.as_secs_f64();
     let sample = Sample::of(bytes / LONG as u64, wall, cpu);
     Ok(Sample { rate_error: Some(rate / RATE - 1.0), cpu_share: Some(share), ..sample })
 }

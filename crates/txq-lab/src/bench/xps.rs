@@ -73,7 +73,7 @@ fn crowded(plan: &Plan<'_>, topology: &Topology, cases: &mut Vec<Case>) -> anyho
     let map = XpsMap::auto(topology, CROWD_TARGET.txqs.into())?;
     for discipline in plan.discipline() {
         for (name, xps) in [("xps", Some(&map)), ("hash", None)] {
-            let rig = Rig::new(discipline, Queue::Text(CROWD_QDISC.into()), CROWD, CROWD_BATCH);
+            let rig = Rig::new(discipline, Queue::text(CROWD_QDISC), CROWD, CROWD_BATCH);
             let rig = Rig { xps: xps.cloned(), flows: FLOWS, ..rig.through(CROWD_TARGET) };
             let key = Key {
                 suite: "xps",

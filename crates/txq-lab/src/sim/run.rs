@@ -24,6 +24,7 @@ use crate::sim::os::CpuUse;
 use crate::sim::scenario::setup::{Completions, Pool, Setup};
 use crate::sim::workload::{self, Done, Load, Shares};
 use crate::sim::world::{Task, World};
+use crate::tree::Tree;
 use cpus::{divide, irq_cpu, nodes, xps};
 
 /// Picoseconds in a millisecond.
@@ -350,14 +351,18 @@ fn build(
         .watchdog_timeo(None)
         .contention(record)
         .xmit_times(record);
+    let tree = Tree::new(&setup.path.qdisc);
     builder = match setup.path.one_by_one {
         true => builder.custom_qdisc(OneByOne::new(setup.path.txqueuelen)),
-        false => builder.qdisc(&setup.path.qdisc),
+        false => builder.qdisc(tree.root()),
     };
     if !setup.device.bql {
         builder = builder.bql(None);
     }
     let dev = builder.xps(xps(setup.steering, txqs, topology, own)?).build()?;
+    if !setup.path.one_by_one {
+        tree.complete(|command| dev.tc(command))?;
+    }
     for class in &setup.path.classes {
         dev.tc(&format!("class add {class}"))?;
     }

@@ -22,6 +22,7 @@ use crate::sim::scenario::setup::{Device, Setup, Workload};
 use crate::sim::sim;
 use crate::sim::times::Times;
 use crate::sim::world::{Task, World};
+use crate::tree::Tree;
 
 pub(crate) use answers::Answers;
 pub(crate) use shares::Shares;
@@ -197,6 +198,7 @@ pub(crate) fn spawn(
         _ => None,
     };
     let mut dealt = load.trace.as_ref().map(|trace| trace.deal(of)).unwrap_or_default().into_iter();
+    let tree = Tree::new(&setup.path.qdisc);
     for n in 0..of {
         let done = done.clone();
         let cpu = cpus[n as usize % cpus.len()];
@@ -215,7 +217,8 @@ pub(crate) fn spawn(
             } => {
                 let mut port = handle(credit);
                 port.sender.set_limit(credit);
-                port.priority = classes.get(shares::part_of(n, of, classes.len())).map_or(0, |class| class.0);
+                let class = classes.get(shares::part_of(n, of, classes.len())).copied();
+                port.priority = class.or_else(|| tree.class_of(n)).map_or(0, |class| class.0);
                 // A sender's calls per microsecond, times the packets of a call, are its part of the rate.
                 let gap = f64::from(of) * f64::from(batch) / offered_mpps * MICROSECOND;
                 let gap = (offered_mpps > 0.0).then_some(gap as Picos);

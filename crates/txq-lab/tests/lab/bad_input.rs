@@ -78,13 +78,21 @@ fn options_of_bench() {
         ("--qdisc fq_codle", &["fq_codle"]),
         ("xps --qdisc aqm", &["\"aqm\"", "leave the suite out"]),
         ("xps --qdisc slow", &["\"slow\"", "leave the suite out"]),
-        ("crowd --threads 2 --svg curves.svg", &["--svg", "more than one"]),
+        ("xps --qdisc shaper", &["\"shaper\"", "leave the suite out"]),
+        ("crowd --threads 2 --batch 1 --svg curves.svg", &["--svg", "more than one"]),
         ("--speed 5", &["--speed"]),
     ] {
         let mut arguments = vec!["bench"];
         arguments.extend(options.split_whitespace());
         refused(&lab(&arguments), INPUT, parts);
     }
+    let tree =
+        "handle 1: htb; class add parent 1: classid 1:1 htb rate 1gbit; qdisc add parent 1:1 fq_codle x";
+    refused(
+        &lab(&["bench", "crowd", "--qdisc", tree]),
+        INPUT,
+        &["part 3 of a qdisc, \"qdisc add parent 1:1 fq_codle x\"", "Unknown qdisc \"fq_codle\""],
+    );
     // Refused before the measurement of 100 s.
     let unwritable = ["bench", "--svg", "/nonexistent/curves.svg", "--duration", "100s"];
     refused(&lab(&unwritable), SYSTEM, &["/nonexistent/curves.svg cannot be written"]);

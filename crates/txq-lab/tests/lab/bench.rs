@@ -13,9 +13,10 @@ use crate::support::tempdir::TempDir;
 mod overload;
 
 const LONG: Duration = Duration::from_secs(300);
-const KEYS: [&str; 43] = [
+const KEYS: [&str; 44] = [
     "suite",
     "unequal",
+    "waited",
     "shape",
     "discipline",
     "qdisc",
@@ -77,7 +78,26 @@ fn run(arguments: &str) -> Finished {
     good(Running::start(&mut bench(arguments)).finish(LONG))
 }
 
-/// Parses one object a line; each must have all keys, and figures where they are possible.
+/// Checks the first line: the conditions of the run.
+#[track_caller]
+fn conditions(line: &str) {
+    let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let run = &line["run"];
+    let cpus = std::thread::available_parallelism().expect("CPUs").get();
+    assert_eq!(run["cpus"], cpus, "{line}");
+    for way in ["line_ns_before", "line_ns_after"].map(|key| &run[key]) {
+        // A machine that is too busy has none.
+        let is_way = way[0].as_f64() > Some(0.0) && way[0].as_f64() <= way[1].as_f64();
+        assert!(way.is_null() || cpus > 1 && is_way, "{line}");
+    }
+    let is_share = |key: &str| run[key].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(
+        is_share("stolen") && is_share("others") && (run["waited"].is_null() || is_share("waited")),
+        "{line}"
+    );
+}
+
+/// Parses one object a line after that of the run; each must have all keys, and figures where they are possible.
 #[track_caller]
 fn rows(ended: &Finished) -> Vec<Value> {
     let row = |line: &str| {
@@ -90,7 +110,7 @@ fn rows(ended: &Finished) -> Vec<Value> {
         let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
         let sweep = row["suite"] == "overload";
-        let has_flows = sweep && row["peer"].is_null() || row["suite"] == "qdisc";
+        let has_flows = sweep && row["peer"].is_null() || row["suite"] == "qdisc" || row["suite"] == "crowd";
         assert!(row["flows"].is_null() != has_flows, "{row}");
         // Only rows with a load have an offered rate; senders that send as fast as they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
@@ -103,7 +123,9 @@ fn rows(ended: &Finished) -> Vec<Value> {
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
         row
     };
-    ended.stdout.lines().map(row).collect()
+    let mut lines = ended.stdout.lines();
+    conditions(lines.next().expect("the line of the run"));
+    lines.map(row).collect()
 }
 
 /// Returns the values of `key` in the rows of a suite.
@@ -122,9 +144,12 @@ fn every_usual_suite_prints_its_rows() {
     assert_eq!(ended.stderr, "");
     let rows = rows(&ended);
     let disciplines: BTreeSet<String> = txq::Discipline::ALL.iter().map(ToString::to_string).collect();
-    assert_eq!(values(&rows, "crowd", "discipline"), disciplines);
-    assert_eq!(values(&rows, "crowd", "qdisc"), set(&["pfifo", "pfifo_fast", "slow"]));
+    assert_eq!(values(&rows, "crowd", "discipline"), set(&["combine", "spinlock"]));
+    let real =
+        "pfifo fq fq_codel cake htb-fq_codel sfq prio netem dualpi2 codel tbf".split(' ').collect::<Vec<_>>();
+    assert_eq!(values(&rows, "crowd", "qdisc"), set(&real));
     assert_eq!(values(&rows, "crowd", "threads"), set(&["1", "2"]));
+    assert_eq!(values(&rows, "crowd", "batch"), set(&["1", "32"]));
     assert!(values(&rows, "pool", "pool").contains("defer"));
     assert_eq!(values(&rows, "xps", "steering"), set(&["xps", "hash", "one queue"]));
     assert_eq!(values(&rows, "xps", "txqs"), set(&["null", "64"]));
@@ -145,16 +170,37 @@ fn options_choose_what_is_measured() {
             .join(" ")
     };
     let all: Vec<String> = rows.iter().map(words).collect();
-    assert_eq!(all, ["crowd noqueue llist 3 4 3", "crowd slow llist 3 4 3", "work shaper llist 3 4 3"]);
+    let both = |suite| ["noqueue", "slow"].map(|qdisc| format!("{suite} {qdisc} llist 3 4 3"));
+    assert_eq!(all, [both("crowd"), both("work")].concat());
+}
+
+#[test]
+fn real_qdiscs_and_trees_take_packets_in_each_suite_of_one_queue() {
+    const TREE: &str = "handle 1: htb default 2; class add parent 1: classid 1:1 htb rate 1gbit; \
+                        class add parent 1: classid 1:2 htb rate 1gbit; qdisc add parent 1:1 fq_codel";
+    let named =
+        ["fq", "fq_codel", "cake", "htb-fq_codel", "sfq", "prio", "netem", "dualpi2", "codel", "tbf", TREE];
+    let mut command = bench("crowd overload work isolation --threads 2 --flows 8 --load 2 --work-ns 50");
+    command.args("--discipline combine --duration 3ms --json --quiet".split(' '));
+    command.args(named.iter().flat_map(|qdisc| ["--qdisc", qdisc]));
+    let rows = rows(&good(Running::start(&mut command).finish(LONG)));
+    for suite in ["crowd", "overload", "work", "isolation"] {
+        assert_eq!(values(&rows, suite, "qdisc"), set(&named), "{suite}");
+        let sent = |row: &Value| row["suite"] == suite && row["mpps"].as_f64() > Some(0.0);
+        assert!(rows.iter().any(sent), "{suite} sent nothing");
+    }
 }
 
 #[test]
 fn tables_and_progress_are_for_people() {
-    let ended = run("crowd work path --duration 2ms --threads 1,2 --repeat 2");
+    let ended = run("crowd work path --qdisc pfifo --duration 2ms --threads 1,2 --repeat 2");
     for part in [
         "2.00 ms for each measurement, 2 times each",
-        "crowd, pfifo: threads through one queue",
-        "work, shaper: as much work inside the queue as outside",
+        " by the hypervisor, ",
+        " by other programs; its threads waited for a CPU ",
+        "crowd: many threads through one queue, as a share of 1\n",
+        "crowd, pfifo, 200 flows: threads through one queue",
+        "work, pfifo: threads that work outside the queue, too",
         "Mpps by threads",
         "Mpps by batch",
         "2 : 1",
@@ -262,8 +308,10 @@ fn curves_are_drawn() {
     let folder = TempDir::new();
     let file = folder.path().join("curves.svg");
     std::fs::write(&file, "an older drawing, longer than none at all").expect("a file");
-    let options =
-        format!("crowd --qdisc pfifo --duration 2ms --threads 1,2 --quiet --svg {}", file.display());
+    let options = format!(
+        "crowd --qdisc pfifo --batch 1 --discipline llist,spinlock --duration 2ms --threads 1,2 --quiet --svg {}",
+        file.display()
+    );
     run(&options);
     let svg = std::fs::read_to_string(&file).expect("the drawing");
     let elements = well_formed(&svg);

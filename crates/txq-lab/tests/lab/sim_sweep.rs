@@ -146,6 +146,38 @@ fn seeds_of_a_point_are_one_row_with_its_spread() {
     assert_eq!(good(sim(&folder, "merge all")).stdout, ended.stdout);
 }
 
+/// A sweep names real qdiscs and trees; of a tree, senders use all classes.
+#[test]
+fn many_senders_meet_at_real_qdiscs() {
+    const QDISCS: &str = "fq,fq_codel,cake,htb-fq_codel,sfq,prio,netem,dualpi2,codel,tbf";
+    let folder = TempDir::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/many-senders.toml");
+    let few = "--vary workload.senders=1,4 --set milliseconds=0.3 --set warmup=0.1 --json --quiet";
+    for points in ["--point above", "--point below --set device.txqs=8"] {
+        let words = format!("sweep {file} {points} --vary path.qdisc={QDISCS} {few}");
+        let rows = rows(&good(sim(&folder, &words)).stdout);
+        assert_eq!(rows.len(), 2 * QDISCS.split(',').count());
+        for row in rows {
+            assert!(row["figures"]["mpps"].as_f64() > Some(0.1), "{row}");
+        }
+    }
+    let tree =
+        "handle 1: htb; class add parent 1: classid 1:1 htb rate 1gbit; class ad parent 1: classid 1:2";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq-lab"));
+    command.args([
+        "sim",
+        "sweep",
+        file,
+        "--vary",
+        "seed=1",
+        "--quiet",
+        "--set",
+        &format!("path.qdisc={tree}"),
+    ]);
+    let ended = Running::start(&mut command).finish(Duration::from_secs(120));
+    refused(&ended, INPUT, &["part 3 of a qdisc, \"class ad parent 1: classid 1:2\"", "\"ad\""]);
+}
+
 #[test]
 fn a_point_that_cannot_be_says_so_in_its_row() {
     let folder = TempDir::new();

@@ -197,7 +197,7 @@ fn measured(
     let flows = FLOWS * u32::from(cell.target.txqs);
     let limit = credit(plan, batch);
     let xps = cell.target.steering.map(&plan.lab.cpus, cell.target.txqs)?;
-    let rig = Rig::new(discipline, Queue::Text(cell.qdisc.clone()), threads, batch);
+    let rig = Rig::new(discipline, Queue::text(&cell.qdisc), threads, batch);
     let rig = Rig { limit, flows, xps, len: LEN, wait_room: plan.args.wait_room, ..rig.through(cell.target) };
     rig.check()?;
     let key = Key {

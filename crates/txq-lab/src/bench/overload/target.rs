@@ -14,7 +14,7 @@ use crate::bench::rig::scatter;
 /// Bytes that a packet takes on the wire in addition to its own (`txq_device::Null`).
 const WIRE: usize = 24;
 /// The kind of the shaper.
-pub(crate) const TBF: &str = "tbf";
+pub(super) const TBF: &str = "tbf";
 
 /// A link's rate, in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

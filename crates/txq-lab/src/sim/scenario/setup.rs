@@ -123,7 +123,7 @@ pub enum Completions {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Way {
-    /// The root qdisc, in tc's words.
+    /// The root qdisc, in tc's words; or a tree: the root and commands of tc, separated by `;`.
     pub qdisc: String,
     /// The classes of the root qdisc, each as the words after `tc class add`.
     pub classes: Vec<String>,
@@ -238,7 +238,7 @@ pub enum Workload {
         #[serde(default = "yes")]
         write: bool,
         /// The classes of the senders, as `1:10`: the priorities of their packets (`SO_PRIORITY`). The senders are divided into
-        /// equal parts: the first part has the first class, and so on. Empty: priority 0.
+        /// equal parts: the first part has the first class, and so on. Empty: the leaf classes of the tree in turn, or priority 0.
         #[serde(default, deserialize_with = "handles")]
         classes: Vec<Handle>,
     },
