@@ -1,7 +1,7 @@
 //! The shell blocks of the operator's documents, as they stand: what a new operator types must work.
 //!
 //! `blocks` lists all blocks and what each must print. Those that take minutes or compile are ignored here, and run by
-//! `cargo xtask check operator`. `words` checks the commands in the text.
+//! `cargo xtask check operator`. `words` checks the commands in the text, and `examples` executes the examples of `--help`.
 
 #[path = "../../../../tests/support/dns.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -22,6 +22,7 @@ mod skip;
 mod tempdir;
 
 mod blocks;
+mod examples;
 mod shell;
 mod words;
 
