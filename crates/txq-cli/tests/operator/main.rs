@@ -49,6 +49,28 @@ fn read(document: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(document)).expect(document)
 }
 
+/// Returns the paths of all documents.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = ["", "docs", "crates", "examples", "contrib"]
+        .map(|folder| (folder.to_owned(), folder.is_empty()))
+        .to_vec();
+    while let Some((folder, is_root)) = folders.pop() {
+        for entry in fs::read_dir(Path::new(ROOT).join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if is_root { name.clone() } else { format!("{folder}/{name}") };
+            if entry.file_type().expect("a type").is_dir() && !is_root && name != "target" {
+                folders.push((path, false));
+            } else if name.ends_with(".md") && name != "CHANGELOG.md" {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 20, "{found:?}");
+    found
+}
+
 /// Returns the fenced blocks of a language, in the order of the document.
 fn fenced(document: &str, language: &str) -> Vec<String> {
     let text = read(document);
