@@ -3,7 +3,8 @@
 //!
 //! A cell is a way (AF_PACKET, AF_XDP, TUN to TUN, or the kernel), a shaper, a rate and a protocol. TCP has four streams of cubic. UDP is
 //! offered a fifth more than the rate. Under htb, half of the streams are in a class of 30 % of the rate and half in one of 70 %, each
-//! with the whole rate as its ceiling; in the rows `htb one`, the class of 30 % is alone and borrows the rest.
+//! with the whole rate as its ceiling; in the rows `htb one`, the class of 30 % is alone and borrows the rest. `burst` is 4 ms of the rate; in
+//! the rows `short` it is one packet, htb's default. `--loops` has busy loops beside everything, so timers are late.
 //!
 //! The last column names the goals that a cell misses: goodput within 2 % of the rate less headers, each class within 2 % of its share, a p99
 //! of the ping below 15 ms over fq_codel and cake, and above 100 ms where a pfifo of 1000 packets holds as much. The kernel's cells have no goals.
@@ -38,7 +39,8 @@ use support::skip::{note_missing, require_af_xdp, require_root, require_tools, r
 const WAYS: [Way; 4] = [Way::AfPacket, Way::AfXdp, Way::Tun, Way::Kernel];
 /// Mbit/s.
 const RATES: [u32; 2] = [50, 500];
-const KINDS: [&str; 6] = ["tbf pfifo", "tbf fq_codel", "htb pfifo", "htb fq_codel", "htb one", "cake"];
+const KINDS: [&str; 8] =
+    ["tbf pfifo", "tbf fq_codel", "tbf short", "htb pfifo", "htb fq_codel", "htb one", "htb short", "cake"];
 /// Payload bytes of TCP, with timestamps, and of UDP in a packet of 1500 bytes.
 const TCP: f64 = 1448.0;
 const UDP: f64 = 1472.0;
@@ -75,8 +77,8 @@ impl Cell {
 
     fn shaper(self) -> Shaper {
         let rate = self.rate;
-        // What the rate sends in 4 ms: a timer may be late by as much.
-        let burst = rate * 1_000_000 / 8 / 250;
+        // What the rate sends in 4 ms, or a packet.
+        let burst = if self.kind.ends_with("short") { 1600 } else { rate * 1_000_000 / 8 / 250 };
         let leaf = if self.kind.ends_with("pfifo") { "pfifo limit 1000" } else { "fq_codel" };
         match self.kind.split_once(' ') {
             None => Shaper { root: format!("cake bandwidth {rate}mbit"), below: Vec::new() },
@@ -184,7 +186,8 @@ fn received(report: &str) -> Option<f64> {
 }
 
 fn main() -> Result<()> {
-    let (mut only, mut seconds, mut list, mut args) = (Vec::new(), 3, false, std::env::args().skip(1));
+    let (mut only, mut seconds, mut loops, mut list) = (Vec::new(), 3, 0, false);
+    let mut args = std::env::args().skip(1);
     while let Some(option) = args.next() {
         match option.as_str() {
             "--only" => only.push(args.next().context("--only needs words of the rows")?),
@@ -193,8 +196,12 @@ fn main() -> Result<()> {
                 seconds = value.parse().context("--seconds: not a number of seconds")?;
             }
             "--list" => list = true,
+            "--loops" => {
+                let value = args.next().context("--loops needs a number")?;
+                loops = value.parse().context("--loops: not a number of busy loops")?;
+            }
             _ => bail!(
-                "unknown option {option}; use: bridge_goodput [--list] [--only 'WORD..'].. [--seconds N]"
+                "unknown option {option}; use: bridge_goodput [--list] [--only 'WORD..'].. [--seconds N] [--loops N]"
             ),
         }
     }
@@ -225,6 +232,13 @@ fn main() -> Result<()> {
         "{:<28}{:>8}{:>8}{:>16}{:>10}{:>10}{:>6}  misses",
         "way, shaper, Mbit/s", "Mbit/s", "share", "classes", "ping p50", "p99", "CPUs"
     );
+    for _ in 0..loops {
+        std::thread::spawn(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+    }
     let (began, mut cells_with_goals, mut good) = (Instant::now(), 0, 0);
     for cell in cells {
         let name = cell.name();

@@ -232,7 +232,7 @@ function take(snapshot) {
 async function look() {
   if (document.hidden || $("pause").getAttribute("aria-pressed") === "true") return;
   try {
-    const answer = await fetch("api/snapshot", { signal: AbortSignal.timeout(15000) });
+    const answer = await fetch("api/snapshot" + location.search, { signal: AbortSignal.timeout(15000) });
     if (!answer.ok) throw new Error((await answer.text()).trim());
     take(await answer.json());
     draw();

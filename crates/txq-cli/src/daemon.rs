@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::common::failure::refused;
 use crate::common::out;
 use crate::common::stop::Signals;
 use anyhow::Context;
@@ -54,6 +55,12 @@ fn load(path: &Path) -> anyhow::Result<Loaded> {
 
 /// Serves until a signal. `strict` refuses interfaces that do not exist.
 fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: bool) -> anyhow::Result<()> {
+    // Before there are threads, which inherit it.
+    if let Some(nice) = args.nice {
+        let refused =
+            refused(format!("--nice {nice}: only root and programs with CAP_SYS_NICE may lower it"));
+        rustix::process::setpriority_process(None, nice).map_err(std::io::Error::from).map_err(refused)?;
+    }
     let mut manager = Manager::of_environment();
     let signals = Signals::catch()?;
     let hangup = Arc::new(AtomicBool::new(false));

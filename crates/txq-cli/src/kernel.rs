@@ -13,6 +13,7 @@ use txq::cpumask::CpuMask;
 
 mod advice;
 pub(crate) mod doctor;
+pub(crate) mod programs;
 pub(crate) mod xps;
 
 /// An interface of the kernel. A value that the machine does not tell is `None`.

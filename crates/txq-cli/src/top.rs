@@ -13,6 +13,7 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<()> {
         place: args.target.at.place(),
         timeout: args.target.timeout.0,
         delay: args.delay.0,
+        selection: args.selection(),
         // https://no-color.org: any value but the empty one.
         colour: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };

@@ -3,6 +3,7 @@
 mod pcapng;
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use txq_control::{TraceEvent, TraceOptions, Traced, Tracing};
 
 use crate::args::TraceArgs;
 use crate::control;
+use crate::kernel::programs::{TOO_LONG, counter};
 use pcapng::Capture;
 
 /// How long the command waits for an event before it looks for a signal.
@@ -36,6 +38,13 @@ pub(crate) fn trace(args: &TraceArgs) -> anyhow::Result<()> {
             bail!("--txq {txq}: there are {most} txqs at most: use 0 to {}", most - 1);
         }
     }
+    let before = too_long(args);
+    for (device, frames) in before.iter().filter(|(_, frames)| **frames > 0) {
+        eprintln!(
+            "txq: device \"{}\" has dropped {frames} frames so far that were too long ({TOO_LONG})",
+            cell(device)
+        );
+    }
     let mut tracing = client.trace(&options).map_err(control::failed)?;
     let mut output = Output::open(args, &tracing)?;
     let names: Vec<_> = tracing.devices().iter().map(|dev| dev.name.as_str()).collect();
@@ -43,8 +52,26 @@ pub(crate) fn trace(args: &TraceArgs) -> anyhow::Result<()> {
     match follow(args, &signals, &mut tracing, &mut output) {
         // The reader of the output is gone: `txq trace | head`.
         Err(error) if is_broken_pipe(&error) => Ok(()),
-        ended => ended,
+        ended => {
+            for (device, frames) in too_long(args) {
+                let more = frames.saturating_sub(before.get(&device).copied().unwrap_or(0));
+                if more > 0 {
+                    eprintln!(
+                        "txq: device \"{}\" dropped {more} frames meanwhile that were too long ({TOO_LONG}): they have no event",
+                        cell(&device)
+                    );
+                }
+            }
+            ended
+        }
     }
+}
+
+/// Returns how many received frames did not fit into the buffers of each device; none if the program does not tell.
+fn too_long(args: &TraceArgs) -> BTreeMap<String, u64> {
+    let connected = control::connect(&args.target).ok();
+    let counted = connected.and_then(|mut client| client.stat(args.dev.as_deref()).ok()).unwrap_or_default();
+    counted.iter().map(|device| (device.device.clone(), counter(device, TOO_LONG))).collect()
 }
 
 /// Returns the options of the trace.

@@ -7,6 +7,7 @@
 //! The module is that of the feature `watch`, and internal: it may change in any release.
 
 pub mod metrics;
+pub mod select;
 pub mod snapshot;
 pub mod top;
 pub mod web;

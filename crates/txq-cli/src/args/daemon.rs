@@ -122,6 +122,9 @@ pub(crate) struct Serving {
     /// Serve the members of this group, too: a name or a number
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Option<String>,
+    /// The niceness of all threads, -20 to 19: below 0 its timers are less late beside busy programs; needs root or CAP_SYS_NICE
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
+    pub(crate) nice: Option<i32>,
     /// Do not print the socket's path on stderr
     #[arg(long)]
     pub(crate) quiet: bool,

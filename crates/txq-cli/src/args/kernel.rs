@@ -1,18 +1,23 @@
 //! The options of `txq doctor` and `txq xps`, which look at the kernel's own devices.
 
+use super::At;
+
 pub(super) const DOCTOR_EXAMPLES: &str = "\
 Examples:
   txq doctor                                     all interfaces of this namespace
   txq doctor eth0                                its txqs, XPS maps, qdiscs and offloads, and what to change
   txq doctor eth0 --json | jq -r '.[].findings[].remedy'
 
-The commands that it prints are not executed. ethtool and tc must be installed for what they know.";
+The commands that it prints are not executed. ethtool and tc must be installed for what they know. The devices of
+running txq programs (`txq ls`), or of the one at --name or --socket, are listed if frames were too long for them or their timers are late.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The interface [default: all but lo]
     pub(crate) interface: Option<String>,
-    /// Print one JSON array, an object for each interface
+    #[command(flatten)]
+    pub(crate) at: At,
+    /// Print one JSON array, an object for each interface, and for each device of a txq program with findings
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -20,7 +20,8 @@ Examples:
 Events are named as the kernel's tracepoints: qdisc_enqueue, qdisc_dequeue, qdisc_requeue, net_dev_start_xmit, kfree_skb.
 An expression is a part of tcpdump's: ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, proto N, [src|dst] host ADDRESS,
 [src|dst] net ADDRESS/BITS, [src|dst] port N, [src|dst] portrange N-N, vlan [ID], less N, greater N; not, and, or, ( ).
-A trace that is too slow loses events, and the last line says how many; the program's packets never wait for it.";
+A trace that is too slow loses events, and the last line says how many; the program's packets never wait for it. Received
+frames that are too long for a buffer are no packets: their number is on stderr.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceArgs {

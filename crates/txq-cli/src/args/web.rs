@@ -9,6 +9,7 @@ Examples:
   txq web                                        then open http://127.0.0.1:9119 in a browser
   txq web --name shaper --listen 127.0.0.1:9120
   curl -s http://127.0.0.1:9119/metrics          what Prometheus reads
+  curl -s 'http://127.0.0.1:9119/metrics?dev=eth0&kind=htb,fq_codel&depth=2'
   curl -s http://127.0.0.1:9119/api/snapshot | jq '.devices[].tree[] | [.kind, .handle, .drops]'
 
 The server only shows. The program is asked at most twice a second, however many read, and may start or end meanwhile. Beyond

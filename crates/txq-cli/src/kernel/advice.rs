@@ -14,6 +14,13 @@ pub(crate) struct Finding {
     pub(crate) remedy: String,
 }
 
+impl Finding {
+    /// Returns it as an item of a numbered list.
+    pub(super) fn text(&self, number: usize) -> String {
+        format!("\n  {number}. {}\n     {}\n", self.what, self.remedy)
+    }
+}
+
 /// Qdiscs that have a child for each txq, so that no lock is common to all.
 const PER_TXQ: [&str; 3] = ["mq", "mqprio", "taprio"];
 /// Features whose absence costs CPU time for each packet.

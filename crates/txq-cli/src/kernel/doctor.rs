@@ -1,4 +1,4 @@
-//! `txq doctor`: an interface of the kernel in a table, and what to change.
+//! `txq doctor`: an interface of the kernel in a table, and what to change: there, and in the txq programs that use it.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::common::out;
 use serde_json::{Map, Value, json};
 
 use super::advice::{Finding, advice, count};
-use super::{Interface, Txq, names};
+use super::{Interface, Txq, names, programs};
 use crate::args::DoctorArgs;
 
 /// The most txqs that the text lists; JSON has all.
@@ -20,15 +20,18 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<()> {
     };
     let found = names.iter().map(|name| Interface::read(name)).collect::<Result<Vec<_>, _>>()?;
     let found: Vec<_> = found.iter().map(|interface| (interface, advice(interface))).collect();
+    let devices = programs::found(&args.at, args.interface.as_deref().filter(|_| !args.at.is_given()));
     if args.json {
         let rows = found.iter().map(|(interface, findings)| {
             let mut row = json!(interface);
             row["findings"] = json!(findings);
             row
         });
+        let rows = rows.chain(devices.iter().map(|device| json!(device)));
         return out::write(&format!("{}\n", json!(rows.collect::<Vec<_>>())));
     }
-    let texts: Vec<_> = found.iter().map(|(interface, findings)| text(interface, findings)).collect();
+    let texts = found.iter().map(|(interface, findings)| text(interface, findings));
+    let texts: Vec<_> = texts.chain(devices.iter().map(programs::Found::text)).collect();
     out::write(&texts.join("\n"))
 }
 
@@ -71,9 +74,7 @@ fn text(interface: &Interface, findings: &[Finding]) -> String {
     if findings.is_empty() {
         text += "\n  Nothing to change is found.\n";
     }
-    for (at, Finding { what, remedy }) in findings.iter().enumerate() {
-        let _ = writeln!(text, "\n  {}. {what}\n     {remedy}", at + 1);
-    }
+    findings.iter().zip(1..).for_each(|(finding, number)| text += &finding.text(number));
     text
 }
 

@@ -108,6 +108,11 @@ pub struct Node {
 }
 
 impl Snapshot {
+    /// Returns it without its devices.
+    pub(crate) fn clone_without_devices(&self) -> Self {
+        Self { at: self.at, program: self.program.clone(), devices: Vec::new() }
+    }
+
     /// Asks a running program.
     ///
     /// # Errors

@@ -19,6 +19,9 @@ use std::time::Duration;
 
 use txq_control::{Client, Place};
 
+use crate::watch::select::Selection;
+use crate::watch::snapshot::Snapshot;
+
 pub use once::once;
 pub use screen::run;
 
@@ -33,11 +36,19 @@ pub struct Options {
     pub delay: Duration,
     /// Whether colours may be used.
     pub colour: bool,
+    /// The devices and queues to show.
+    pub selection: Selection,
 }
 
 impl Options {
     fn connect(&self) -> Result<Client, txq_control::Error> {
         Client::connect_within(self.place.clone(), self.timeout)
+    }
+
+    /// Asks the program; returns what is chosen.
+    fn look(&self, client: &mut Client) -> Result<Snapshot, txq_control::Error> {
+        let snapshot = Snapshot::take(client)?;
+        Ok(self.selection.of(&snapshot).into_owned())
     }
 }
 

@@ -4,9 +4,11 @@
 //! | path | content |
 //! |---|---|
 //! | `/` | the page, which shows `/api/snapshot` each second |
-//! | `/metrics` | [`metrics`](crate::watch::metrics); `txq_up 0` while the program cannot be reached |
+//! | `/metrics` | [`metrics`](crate::watch::metrics); `txq_up 0` while the program cannot be reached or does not answer in time |
 //! | `/api/snapshot` | the [`Snapshot`](crate::watch::snapshot::Snapshot) as JSON; status 503 while there is none |
 //! | `/healthz` | `ok` while the server runs |
+//!
+//! The parameters of these two and of the page choose devices and queues ([`Selection`](crate::watch::select::Selection)).
 //!
 //! The server changes nothing, and the page loads nothing from elsewhere. On a loopback address it answers only requests for
 //! such an address by name or number, so that a page of another site cannot read it by a name of its own (DNS rebinding).

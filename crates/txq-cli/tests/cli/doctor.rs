@@ -1,9 +1,14 @@
 //! `txq doctor` and `txq xps`, on a real interface of the kernel in a namespace of its own.
 
+use std::process::Command;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::support::netns::Netns;
+use crate::support::process::Running;
 use crate::support::skip::{require_root, require_tools};
+use crate::support::tempdir::TempDir;
 
 /// Runs `txq` in a namespace; returns its exit code and what it printed.
 fn txq(namespace: &Netns, words: &str) -> (i32, String) {
@@ -85,4 +90,24 @@ fn xps_is_written_shown_and_removed() {
     assert!(code == 1 && text.contains("has 1 txq"), "{text}");
     let (code, text) = txq(&namespace, "doctor ../etc");
     assert!(code == 1 && text.contains("there is none here"), "{text}");
+}
+
+/// Each thread of a daemon has the niceness that its option names.
+#[test]
+fn a_daemon_has_its_niceness() {
+    let folder = TempDir::new();
+    let (file, socket) = (folder.path().join("txq.toml"), folder.path().join("socket"));
+    std::fs::write(&file, "[[device]]\nname = \"d0\"\nnull = {}\n").expect("a file");
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_txq"));
+    let daemon = daemon.args(["daemon", "--nice", "7", "--config"]).arg(&file).arg("--socket").arg(&socket);
+    let mut daemon = Running::start(daemon);
+    daemon.wait_for_text("listening on", Duration::from_secs(60));
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.status("Pid:"))).expect("threads");
+    let nice = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).expect("a thread");
+        // The name, in parentheses, is the second field, and the niceness the 19th.
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16)?.parse().ok())
+    };
+    let all: Vec<Option<i32>> = tasks.map(|task| nice(task.expect("a thread"))).collect();
+    assert!(all.len() > 1 && all.iter().all(|nice| *nice == Some(7)), "{all:?}");
 }

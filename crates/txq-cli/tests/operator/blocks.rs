@@ -1,7 +1,7 @@
 //! The shell blocks of the documents: what each needs and must print.
 
 use crate::shell::{BLOCK, Block};
-use crate::{DOCUMENTS, fenced};
+use crate::{DOCUMENTS, documents, fenced, read};
 
 const DAEMON: Block = Block { document: "docs/daemon.md", ..BLOCK };
 const EXEC: Block = Block {
@@ -19,12 +19,6 @@ const RATE: Block = Block {
 };
 /// Blocks that measure or compile.
 const LONG: Block = Block { builds: true, ..BLOCK };
-
-/// Blocks that no test runs, and why.
-const NOT_RUN: [(&str, &str, &str); 2] = [
-    ("README.md", "cargo test --workspace", "it would run itself"),
-    ("docs/daemon.md", "cargo install cargo-deb", "needs the network; `cargo xtask deb --try` is its test"),
-];
 
 /// Makes a test of each block.
 macro_rules! blocks {
@@ -156,6 +150,13 @@ blocks! {
         },
         ..RATE
     };
+    txqs_share_classes = Block {
+        part: "root handle 1: htb_mq",
+        check: |said| {
+            assert!(said.contains("qdisc htb_mq 1: root") && said.contains("parent 1:10 limit 10240p"), "{said}");
+        },
+        ..RATE
+    };
     txqs_have_a_cake_each = Block {
         part: "root cake_mq",
         check: |said| assert!(said.matches("bandwidth 10Gbit diffserv4").count() >= 4, "{said}"),
@@ -201,17 +202,49 @@ fn fastest(said: &str) -> Vec<f64> {
     lines.map(|times| times.split('/').next().expect("a time").parse().expect("a time")).collect()
 }
 
+/// What a line of a block begins with that is a command to type.
+const COMMANDS: [&str; 12] =
+    ["$ ", "sudo ", "txq ", "cargo ", "tc ", "ip ", "curl ", "unshare ", "make ", "cc ", "wg ", "tcpdump "];
+
+/// The line in front of a block that no test runs, around the reason.
+const MARK: (&str, &str) = ("<!-- not run: ", " -->");
+
+/// Returns each fenced block with commands to type, and why no test runs it, if the document says so.
+fn commands(document: &str) -> Vec<(String, Option<String>)> {
+    let text = read(document);
+    let (mut found, mut lines, mut before) = (Vec::new(), text.lines(), "");
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let block: String =
+                lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+            let has = block.lines().any(|line| COMMANDS.iter().any(|command| line.starts_with(command)));
+            if has && ["", "sh", "text"].contains(&language) {
+                let reason = before.strip_prefix(MARK.0).and_then(|rest| rest.strip_suffix(MARK.1));
+                found.push((block, reason.map(str::to_owned)));
+            }
+        }
+        before = line;
+    }
+    found
+}
+
+/// Each block with commands, in any document, has a test or says why it has none.
 #[test]
 fn each_block_of_the_documents_has_its_test() {
-    for document in DOCUMENTS {
-        let tests = BLOCKS.iter().map(|block| (block.document, block.part));
-        let all = tests.chain(NOT_RUN.iter().map(|&(document, part, _)| (document, part)));
-        let parts: Vec<_> = all.filter(|(of, _)| *of == document).map(|(_, part)| part).collect();
-        let blocks = fenced(document, "sh");
-        assert!(!blocks.is_empty(), "{document} has no shell block");
-        for block in blocks {
-            let tests: Vec<_> = parts.iter().filter(|part| block.contains(**part)).collect();
-            assert_eq!(tests.len(), 1, "{document}: {tests:?} are the tests of\n{block}");
+    for document in documents() {
+        let tests: Vec<_> = BLOCKS.iter().filter(|block| block.document == document).collect();
+        for (block, reason) in commands(&document) {
+            let tests: Vec<_> =
+                tests.iter().filter(|test| block.contains(test.part)).map(|test| test.part).collect();
+            let expected = usize::from(reason.is_none());
+            assert_eq!(
+                tests.len(),
+                expected,
+                "{document}: {tests:?} are the tests of a block; one without a test has the line {MARK:?}\n{block}"
+            );
         }
+    }
+    for document in DOCUMENTS {
+        assert!(!fenced(document, "sh").is_empty(), "{document} has no shell block");
     }
 }

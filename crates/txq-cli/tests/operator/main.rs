@@ -1,7 +1,7 @@
 //! The shell blocks of the operator's documents, as they stand: what a new operator types must work.
 //!
 //! `blocks` lists all blocks and what each must print. Those that take minutes or compile are ignored here, and run by
-//! `cargo xtask check operator`. `words` checks the commands in the text.
+//! `cargo xtask check operator`. `words` checks the commands in the text, and `examples` executes the examples of `--help`.
 
 #[path = "../../../../tests/support/dns.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -22,6 +22,7 @@ mod skip;
 mod tempdir;
 
 mod blocks;
+mod examples;
 mod shell;
 mod words;
 
@@ -46,6 +47,28 @@ const TXQ: &str = env!("CARGO_BIN_EXE_txq");
 
 fn read(document: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(document)).expect(document)
+}
+
+/// Returns the paths of all documents.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = ["", "docs", "crates", "examples", "contrib"]
+        .map(|folder| (folder.to_owned(), folder.is_empty()))
+        .to_vec();
+    while let Some((folder, is_root)) = folders.pop() {
+        for entry in fs::read_dir(Path::new(ROOT).join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if is_root { name.clone() } else { format!("{folder}/{name}") };
+            if entry.file_type().expect("a type").is_dir() && !is_root && name != "target" {
+                folders.push((path, false));
+            } else if name.ends_with(".md") && name != "CHANGELOG.md" {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 20, "{found:?}");
+    found
 }
 
 /// Returns the fenced blocks of a language, in the order of the document.

@@ -87,7 +87,7 @@ impl Block {
 
 /// Functions for `before`: the documents' other host, with iperf3 and a DNS server. Neither is a job of the block's shell.
 /// `sleep` also waits for as long as starts of programs take.
-const HELP: &str = r#"
+pub(crate) const HELP: &str = r#"
 other_host() {
     ip address add 192.0.2.1/32 dev lo
     iperf3 -s -D
@@ -106,7 +106,7 @@ const EXAMPLES: &str = "/mnt/examples";
 
 /// Returns the script that enters a folder with the programs of this test, `target/release` and the sources that blocks compile.
 /// `/tmp` is empty then. `None` if an example is not built.
-fn programs(folder: &TempDir) -> Option<String> {
+pub(crate) fn programs(folder: &TempDir) -> Option<String> {
     let built = Path::new(TXQ).parent().expect("a folder");
     let links = [
         ("target/release/txq", "txq"),

@@ -1,10 +1,10 @@
-//! The commands in the documents' text and tables: subcommands and options exist.
+//! The commands in the documents' text, tables and blocks: subcommands and options exist.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{DOCUMENTS, TXQ, read};
+use crate::{TXQ, documents, read};
 
 /// The commands whose options `txq-lab` has.
 const LAB: [&str; 2] = ["bench", "sim"];
@@ -14,8 +14,18 @@ fn commands(document: &str) -> Vec<String> {
     let text = read(document);
     // Every second part stands in a fence, and every second part of the others in backticks.
     let outside = text.split("\n```").step_by(2);
-    let quoted = outside.flat_map(|part| part.split('`').skip(1).step_by(2));
-    quoted.filter(|code| code.starts_with("txq ") && !code.contains('\n')).map(str::to_owned).collect()
+    let quoted =
+        outside.flat_map(|part| part.split('`').skip(1).step_by(2)).filter(|code| !code.contains('\n'));
+    let blocks = text.replace("\\\n", " ");
+    let typed = blocks.split("\n```").skip(1).step_by(2).flat_map(str::lines);
+    let all = quoted.chain(typed.filter(|line| !line.contains("txq exec ")));
+    let own = |code: &str| {
+        let code = code.split(" # ").next()?;
+        let code = code.strip_prefix("$ ").unwrap_or(code).split(['|', ';', '&', '>']).next()?;
+        let lab = code.strip_prefix("cargo lab ").map(|rest| format!("txq {rest}"));
+        lab.or_else(|| code.starts_with("txq ").then(|| code.to_owned()))
+    };
+    all.filter_map(own).collect()
 }
 
 /// Returns the help of a subcommand; `None` if there is none.
@@ -32,8 +42,8 @@ fn commands_in_the_text_exist() {
     if !has_lab {
         println!("SKIP commands_in_the_text_exist: {LAB:?} need txq-lab: cargo build -p txq-lab");
     }
-    for document in DOCUMENTS {
-        for command in commands(document) {
+    for document in documents() {
+        for command in commands(&document) {
             let words: Vec<_> = command.split_whitespace().skip(1).collect();
             let name = words[0];
             if name.starts_with('-') || (LAB.contains(&name) && !has_lab) {

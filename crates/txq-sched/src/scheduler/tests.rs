@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::tc::{class_text, show_text};
 
+mod late;
+
 const MS: Nanos = 1_000_000;
 
 fn scheduler<T>(text: &str) -> Scheduler<T> {

@@ -157,6 +157,8 @@ pub(crate) struct TxSide<A: Arch> {
     pub(crate) given: Nanos,
     /// Packets taken by driver calls that panicked: they are on the device's ring and may complete, or are gone.
     pub(crate) unsure: u32,
+    /// Bytes by which the driver has lengthened packets that it then refused: not counted when these are sent.
+    pub(crate) grown: u64,
 }
 
 /// The completing half, guarded by the completion lock, or by the seat if completions are inline.
@@ -200,6 +202,7 @@ impl<A: Arch> TxQueue<A> {
             stamps: Vec::new(),
             given: 0,
             unsure: 0,
+            grown: 0,
         };
         let done = DoneSide { driver: queue.done, prompt: 0, bql, to_completion: Latency::new() };
         Self {

@@ -163,9 +163,12 @@ impl Sender {
         self.0.room_on(&flow.0).await
     }
 
-    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict. The
-    /// packet has its buffer and its credit already. If other senders send at the same time, the room may be used up when
-    /// the packet arrives: the verdict, and [`dropped`](Sender::dropped), say so.
+    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does, without a loss only if the qdisc's
+    /// limit counts packets and no other sender sends; returns the verdict.
+    ///
+    /// The packet has its buffer and its credit already. A limit in bytes (tbf, bfifo), or one for each band or flow, is not known to be
+    /// reached before it refuses a packet: that packet is lost, and the next call waits until the backlog has halved. If other senders
+    /// send at the same time, the room may be used up when the packet arrives. The verdict, and [`dropped`](Sender::dropped), say so.
     ///
     /// Dropping the future before it is complete drops the packet, and sends nothing.
     ///

@@ -13,6 +13,7 @@ mod deferred;
 mod disciplines;
 mod fairness;
 mod flows;
+mod grown;
 mod gso;
 mod homes;
 mod lateness;

@@ -9,7 +9,6 @@ use txq_control::{Client, Error};
 
 use super::Options;
 use super::state::{Link, News, Recorded};
-use crate::watch::snapshot::Snapshot;
 
 /// The longest time between two attempts to reach a program that is gone.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -66,7 +65,7 @@ fn looks(options: &Options, client: Client, start: Instant, report: &Sender<Repo
         let connected = client.take().map_or_else(|| options.connect(), Ok);
         let (at, time) = (start.elapsed(), SystemTime::now());
         let seen = connected.and_then(|mut connected| {
-            let seen = Snapshot::take(&mut connected)?;
+            let seen = options.look(&mut connected)?;
             client = Some(connected);
             Ok(seen)
         });

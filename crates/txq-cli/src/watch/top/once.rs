@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use super::columns::{COLUMNS, align, cells};
 use super::rates::{Detail, Rates, Row, Speed, What, plain};
 use super::{Error, Options, units};
-use crate::watch::snapshot::Snapshot;
 
 /// Looks twice, `delay` apart, and returns a table of all rows, or one line of JSON.
 ///
@@ -16,10 +15,10 @@ use crate::watch::snapshot::Snapshot;
 pub fn once(options: &Options, json: bool) -> Result<String, Error> {
     let mut client = options.connect()?;
     let start = Instant::now();
-    let before = Rates::between(None, Snapshot::take(&mut client)?, Duration::ZERO, SystemTime::now());
+    let before = Rates::between(None, options.look(&mut client)?, Duration::ZERO, SystemTime::now());
     std::thread::sleep(options.delay.saturating_sub(start.elapsed()));
     let (at, time) = (start.elapsed(), SystemTime::now());
-    let rates = Rates::between(Some(&before), Snapshot::take(&mut client)?, at, time);
+    let rates = Rates::between(Some(&before), options.look(&mut client)?, at, time);
     Ok(if json { format!("{}\n", object(&rates)) } else { table(&rates) })
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -10,6 +11,7 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::source::{Look, Source};
 use crate::watch::metrics::{Format, metrics};
+use crate::watch::select::Selection;
 
 /// The page's files, by path, with their types.
 const FILES: [(&str, &str, &str); 3] = [
@@ -20,6 +22,8 @@ const FILES: [(&str, &str, &str); 3] = [
 /// The page loads only its own files, runs no script of others, and no other page shows it in a frame.
 const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 const TEXT: &str = "text/plain; charset=utf-8";
+/// How long a reader waits for the program that does not say how long it waits itself.
+const READER: Duration = Duration::from_secs(4);
 
 /// Answers a request.
 pub(super) async fn answer<B>(
@@ -41,16 +45,26 @@ pub(super) async fn answer<B>(
         return reply(StatusCode::OK, kind, (*content).to_owned());
     }
     match path {
-        "/metrics" => {
-            let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-            let format = Format::accepted(accept.unwrap_or_default());
-            with_look(source, move |look| {
-                let text = metrics(look.as_ref().ok().map(|snapshot| &**snapshot), format);
-                reply(StatusCode::OK, format.content_type(), text)
+        "/metrics" | "/api/snapshot" => {
+            let selection = match Selection::parse(request.uri().query().unwrap_or_default()) {
+                Ok(selection) => selection,
+                Err(why) => return reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
+            };
+            let look = source.look(time_of(request)).await;
+            let format = (path == "/metrics").then(|| Format::accepted(value(request, "accept")));
+            // A large page takes some time.
+            let made = tokio::task::spawn_blocking(move || match format {
+                Some(format) => {
+                    let chosen = look.as_ref().ok().map(|snapshot| selection.of(snapshot));
+                    reply(StatusCode::OK, format.content_type(), metrics(chosen.as_deref(), format))
+                }
+                None => snapshot(&look, &selection),
+            });
+            made.await.unwrap_or_else(|error| {
+                let why = format!("the answer was not made: {error}\n");
+                reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, why)
             })
-            .await
         }
-        "/api/snapshot" => with_look(source, |look| snapshot(&look)).await,
         "/healthz" => reply(StatusCode::OK, TEXT, "ok\n".to_owned()),
         _ => reply(
             StatusCode::NOT_FOUND,
@@ -60,19 +74,21 @@ pub(super) async fn answer<B>(
     }
 }
 
-/// Looks at the program, and makes the answer of it, in a thread that may wait.
-async fn with_look(
-    source: Arc<Source>,
-    make: impl FnOnce(Look) -> Response<Full<Bytes>> + Send + 'static,
-) -> Response<Full<Bytes>> {
-    tokio::task::spawn_blocking(move || make(source.look())).await.unwrap_or_else(|error| {
-        reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("the answer was not made: {error}\n"))
-    })
+/// Returns a header, or an empty text.
+fn value<'r, B>(request: &'r Request<B>, name: &str) -> &'r str {
+    request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn snapshot(look: &Look) -> Response<Full<Bytes>> {
+/// Returns how long the reader waits: four fifths of what Prometheus says, or [`READER`].
+fn time_of<B>(request: &Request<B>) -> Duration {
+    let said = value(request, "x-prometheus-scrape-timeout-seconds").parse::<f64>().ok();
+    let time = said.and_then(|seconds| Duration::try_from_secs_f64(seconds * 0.8).ok());
+    time.filter(|time| !time.is_zero()).unwrap_or(READER)
+}
+
+fn snapshot(look: &Look, selection: &Selection) -> Response<Full<Bytes>> {
     match look {
-        Ok(snapshot) => match serde_json::to_string(&**snapshot) {
+        Ok(snapshot) => match serde_json::to_string(&*selection.of(snapshot)) {
             Ok(text) => reply(StatusCode::OK, "application/json", text),
             Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
         },
@@ -113,6 +129,18 @@ fn reply(status: StatusCode, kind: &'static str, content: String) -> Response<Fu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_names_its_time_has_an_answer_before() {
+        let time = |said: &str| {
+            let request = Request::builder().header("X-Prometheus-Scrape-Timeout-Seconds", said);
+            time_of(&request.body(()).unwrap())
+        };
+        assert_eq!((time("5"), time("0.5")), (Duration::from_secs(4), Duration::from_millis(400)));
+        for strange in ["0", "-1", "x", "1e99"] {
+            assert_eq!(time(strange), READER, "{strange}");
+        }
+    }
 
     #[test]
     fn on_loopback_only_names_of_loopback_are_answered() {

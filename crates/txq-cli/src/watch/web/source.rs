@@ -1,8 +1,9 @@
 //! Where the answers come from: one look at the program for all readers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use txq_control::{Client, Error, Place};
 
 use crate::watch::snapshot::Snapshot;
@@ -15,12 +16,15 @@ const FRESH: Duration = Duration::from_millis(500);
 pub(super) struct Source {
     place: Place,
     timeout: Duration,
-    /// Locked while a thread asks the program: the others wait for its look.
     last: Mutex<Last>,
+    /// Changes after each look.
+    looks: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Last {
+    /// Whether a thread asks the program. It has the client meanwhile.
+    is_asking: bool,
     client: Option<Client>,
     look: Option<(Instant, Look)>,
 }
@@ -30,29 +34,65 @@ pub(super) type Look = Result<Arc<Snapshot>, Arc<str>>;
 
 impl Source {
     pub(super) fn new(place: Place, timeout: Duration) -> Self {
-        Self { place, timeout, last: Mutex::default() }
+        Self { place, timeout, last: Mutex::default(), looks: watch::Sender::new(()) }
     }
 
-    /// Returns a look that is fresh. Waits for the program.
-    pub(super) fn look(&self) -> Look {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, look)) = &last.look
-            && at.elapsed() < FRESH
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a look that is fresh. A program that does not answer `within` that time gives none; its late answer is for the readers
+    /// that come then.
+    pub(super) async fn look(self: Arc<Self>, within: Duration) -> Look {
+        let mut looks = self.looks.subscribe();
         {
-            return look.clone();
+            let mut last = self.last();
+            if let Some((at, look)) = &last.look
+                && at.elapsed() < FRESH
+            {
+                return look.clone();
+            }
+            // The thread may have ended before.
+            looks.mark_unchanged();
+            if !std::mem::replace(&mut last.is_asking, true) {
+                let source = self.clone();
+                tokio::task::spawn_blocking(move || source.ask());
+            }
         }
-        let look = self.ask(&mut last.client).map(Arc::new).map_err(|error| error.to_string().into());
-        last.look = Some((Instant::now(), look.clone()));
-        look
+        let in_time = tokio::time::timeout(within, looks.changed()).await.is_ok();
+        let look = self.last().look.clone();
+        match look {
+            Some((_, look)) if in_time => look,
+            _ => Err(format!("the program has not answered within {within:?}").into()),
+        }
+    }
+
+    /// Asks the program, and stores the answer.
+    fn ask(&self) {
+        let mut client = self.last().client.take();
+        let asked = std::panic::AssertUnwindSafe(|| self.snapshot(&mut client));
+        let answer = std::panic::catch_unwind(asked);
+        let look: Look = match answer {
+            Ok(answer) => answer.map(Arc::new).map_err(|error| error.to_string().into()),
+            Err(_) => Err("the look ended by a panic".into()),
+        };
+        let mut last = self.last();
+        *last = Last { is_asking: false, client, look: Some((Instant::now(), look)) };
+        self.looks.send_replace(());
     }
 
     /// Asks over the connection that there is, or over a new one: the program may have been started again.
-    fn ask(&self, client: &mut Option<Client>) -> Result<Snapshot, Error> {
-        if let Some(mut old) = client.take()
-            && let Ok(snapshot) = Snapshot::take(&mut old)
-        {
-            *client = Some(old);
-            return Ok(snapshot);
+    fn snapshot(&self, client: &mut Option<Client>) -> Result<Snapshot, Error> {
+        if let Some(mut old) = client.take() {
+            match Snapshot::take(&mut old) {
+                Ok(snapshot) => {
+                    *client = Some(old);
+                    return Ok(snapshot);
+                }
+                // A second question would wait as long.
+                Err(error @ Error::Silent { .. }) => return Err(error),
+                Err(_) => {}
+            }
         }
         let mut new = Client::connect_within(self.place.clone(), self.timeout)?;
         let snapshot = Snapshot::take(&mut new)?;

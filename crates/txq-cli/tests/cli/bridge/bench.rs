@@ -98,6 +98,23 @@ impl Bench {
         self.start(&["daemon", "--config", &self.write(file)])
     }
 
+    /// Starts a trace of drops on `near`, and waits until it runs.
+    pub(crate) fn trace_too_long(&self) -> Running {
+        let mut command = self.middle.command(env!("CARGO_BIN_EXE_txq"));
+        let socket = self.socket();
+        let mut running = Running::start(command.args([
+            "trace",
+            "--socket",
+            &socket,
+            "-i",
+            "near",
+            "--event",
+            "kfree_skb",
+        ]));
+        running.wait_for_text("tracing near", LONG);
+        running
+    }
+
     /// Writes the daemon's file; returns its path. A daemon that reads it meanwhile finds the old file or the new one, whole.
     pub(crate) fn write(&self, text: &str) -> String {
         let (path, new) = (self.folder.path().join("txq.toml"), self.folder.path().join("txq.toml.new"));

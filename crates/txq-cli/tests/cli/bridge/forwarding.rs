@@ -214,3 +214,23 @@ fn a_device_with_cake_has_buffers_for_what_cake_may_queue() {
     }
     drop(end(daemon));
 }
+
+/// The bridge of a home router has at most 25 MB, at the start and after traffic, the program's own pages included.
+#[test]
+fn a_bridge_takes_little_memory() {
+    let Some(bench) = Bench::new("a_bridge_takes_little_memory", "af_packet", true) else { return };
+    let up = "cake bandwidth 50mbit";
+    let daemon = bench.start(&["bridge", "m0", "m1", "--up", up, "--down", "cake bandwidth 100mbit"]);
+    assert!(bench.answers(LONG));
+    let memory = |daemon: &Running, when: &str| {
+        let kib = daemon.status("VmRSS:");
+        println!("{when}: {kib} KiB");
+        assert!(kib <= 25 << 10, "{kib} KiB {when}");
+    };
+    memory(&daemon, "at the start");
+    for words in ["-P 4 -t 2", "-P 4 -t 2 -R"] {
+        bench.iperf3(words);
+    }
+    memory(&daemon, "after traffic");
+    drop(end(daemon));
+}

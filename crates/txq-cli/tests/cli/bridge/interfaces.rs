@@ -1,7 +1,7 @@
 //! Interfaces that go down, lose their carrier, go away and come back.
 
 use super::bench::{Bench, FAR, LONG, end};
-use crate::support::process::{Running, wait_until};
+use crate::support::process::{Running, run, wait_until};
 
 fn file(kind: &str) -> String {
     format!(
@@ -142,10 +142,22 @@ fn frames_beyond_those_of_af_xdp_are_said_and_counted() {
     let mut daemon = bench.daemon(&file("af_xdp"));
     daemon.wait_for_text("those of more than 3840 are dropped (rx_length_errors): af_xdp takes", LONG);
     assert!(bench.answers(LONG));
+    let traced = bench.trace_too_long();
     let words = ["-n", "-c", "3", "-W", "1", "-i", "0.2", "-s", "8000", FAR];
     let done = bench.near.command("ping").args(words).output().expect("ping");
     assert!(!done.status.success());
     assert!(wait_until(LONG, || bench.counter("near", "rx_length_errors") >= 3));
+    // A trace says what has no event, and the doctor what to change.
+    traced.signal(libc::SIGINT);
+    let said = traced.finish(LONG).stderr;
+    assert!(said.contains("device \"near\" dropped") && said.contains("they have no event"), "{said}");
+    let mut doctor = bench.middle.command(env!("CARGO_BIN_EXE_txq"));
+    let examined = run(doctor.args(["doctor", "m0", "--socket", &bench.socket()]));
+    let told = examined.split("near, a device of txq daemon, process ").nth(1);
+    assert!(
+        told.is_some_and(|told| told.contains("received frames were longer than its buffers")),
+        "{examined}"
+    );
     end(daemon);
 }
 

@@ -20,8 +20,12 @@ struct Web {
 
 impl Place {
     fn web(&self, name: &str) -> Web {
-        let mut running =
-            Running::start(&mut self.command(&format!("web --name {name} --listen 127.0.0.1:0")));
+        self.web_with(name, "")
+    }
+
+    fn web_with(&self, name: &str, options: &str) -> Web {
+        let words = format!("web --name {name} --listen 127.0.0.1:0 {options}");
+        let mut running = Running::start(&mut self.command(words.trim()));
         let line = running.wait_for_text("/metrics", LONG);
         let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
         Web { running, address: address.expect("an address").to_owned() }
@@ -98,6 +102,56 @@ fn metrics_are_the_counters_of_the_program() {
     web.running.signal(libc::SIGTERM);
     let ended = web.running.finish(LONG);
     assert!(ended.status.success(), "{}", ended.stderr);
+}
+
+/// The time for an answer of the program is an hour, that of a reader is not.
+#[test]
+fn readers_have_an_answer_while_the_program_is_stopped() {
+    let place = Place::new();
+    let program = place.example("shaper", 600);
+    let web = place.web_with("shaper", "--timeout 1h");
+    wait_for("the program", || web.sample("txq_up") == Some(1.0));
+    program.signal(libc::SIGSTOP);
+    wait_for("that it is stopped", || web.sample("txq_up") == Some(0.0));
+    let head =
+        format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nX-Prometheus-Scrape-Timeout-Seconds: 0.5", web.address);
+    let (status, text) = web.request(&head);
+    assert!(status == 200 && text.contains("\ntxq_up 0\n"), "{text}");
+    let (status, why) = web.get("/api/snapshot");
+    assert!(status == 503 && why.contains("has not answered within 4s"), "{why}");
+    program.signal(libc::SIGCONT);
+    wait_for("its return", || web.sample("txq_up") == Some(1.0));
+}
+
+#[test]
+fn readers_choose_devices_kinds_and_depth() {
+    let place = Place::new();
+    let _program = place.example("shaper", 600);
+    shape(&place, "shaper");
+    let web = place.web("shaper");
+    let queues = |query: &str| {
+        let (status, text) = web.get(&format!("/metrics?{query}"));
+        assert_eq!(status, 200, "{text}");
+        let is_queue = |line: &&str| {
+            line.starts_with("txq_qdisc_sent_bytes") || line.starts_with("txq_class_sent_bytes")
+        };
+        let count = text.lines().filter(is_queue).count();
+        (count, text.contains("txq_device_sent_packets_total{"))
+    };
+    wait_for("the tree", || queues("") == (5, true));
+    assert_eq!(queues("depth=0"), (1, true));
+    assert_eq!(queues("kind=fq_codel"), (4, true));
+    assert_eq!(queues("dev=null0&kind=htb&depth=1"), (2, true));
+    assert_eq!(queues("dev=other"), (0, false));
+    let (_, tree) = web.get("/api/snapshot?depth=1");
+    let tree: Value = serde_json::from_str(&tree).expect("JSON");
+    assert_eq!(tree["devices"][0]["tree"].as_array().map(Vec::len), Some(2));
+    let (status, why) = web.get("/metrics?device=null0");
+    assert!(status == 400 && why.contains("use dev, kind and depth"), "{why}");
+    let lines =
+        |words: &str| place.good(&format!("top --name shaper --once --delay 10ms {words}")).lines().count();
+    assert_eq!(lines("--depth 0") + 4, lines("--dev null0"));
+    assert_eq!(lines("--kind fq_codel") + 1, lines(""));
 }
 
 #[test]

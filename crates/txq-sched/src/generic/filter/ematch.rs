@@ -89,14 +89,19 @@ impl Layer {
     }
 
     /// Returns the bytes at an offset; `None` beyond the packet's end, or if it has no such header.
-    fn bytes<'p, A: Arch>(self, frame: &Frame<'p, A>, offset: u16, len: usize) -> Option<&'p [u8]> {
+    fn bytes<'p, A: Arch>(
+        self,
+        frame: &Frame<'p, A>,
+        offset: u16,
+        len: usize,
+    ) -> Option<impl DoubleEndedIterator<Item = &'p u8>> {
+        let (untagged, network) = frame.untagged();
         let start = match self {
             Self::Link => 0,
-            Self::Network => frame.network_offset(),
-            Self::Transport => frame.transport_offset()?,
+            Self::Network => network,
+            Self::Transport => frame.transport_offset()?.checked_sub(untagged.tags())?,
         };
-        let start = start + usize::from(offset);
-        frame.packet.data().get(start..start + len)
+        untagged.bytes(start + usize::from(offset), len)
     }
 }
 

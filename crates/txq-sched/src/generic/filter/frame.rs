@@ -10,8 +10,14 @@ use txq_core::packet::Packet;
 use super::Choice;
 use super::flower::Key;
 use super::proto::is_vlan;
+use super::untagged::Untagged;
 use crate::generic::action::{Actions, Control, Effects, Target};
 use crate::tc::Handle;
+
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
+/// Bytes of the VLAN tags that are sought.
+const MOST_TAGS: usize = 8 * 4;
 
 pub(super) struct Frame<'p, A: Arch> {
     pub(super) packet: &'p Packet<A>,
@@ -71,27 +77,27 @@ impl<'p, A: Arch> Frame<'p, A> {
         }
     }
 
-    /// Returns the offset of the network header: the one that the program set, or else the first byte behind the Ethernet
-    /// header and its VLAN tags, if the link has them.
-    pub(super) fn network_offset(&self) -> usize {
-        if let Some((network, _, _)) = self.packet.protocol_offsets() {
-            return network.into();
-        }
+    /// Returns the frame without its VLAN tags, and the offset of the network header there: the one that the program set, or else
+    /// the first byte behind the Ethernet header, if the link has one.
+    pub(super) fn untagged(&self) -> (Untagged<'p>, usize) {
+        let (data, set) =
+            (self.packet.data(), self.packet.protocol_offsets().map(|offsets| usize::from(offsets.0)));
         if self.packet.link() == Link::Ip {
-            return 0;
+            return (Untagged::new(data, 0), set.unwrap_or(0));
         }
-        let data = self.packet.data();
-        let mut at = 14;
-        for _ in 0..8 {
-            match data.get(at - 2..at + 4) {
-                Some(&[high, low, ..]) if is_vlan(u16::from_be_bytes([high, low])) => at += 4,
-                _ => break,
-            }
+        let end = set.unwrap_or(usize::MAX);
+        let mut at = HEADER;
+        while at < end.min(HEADER + MOST_TAGS)
+            && let Some(&[high, low, ..]) = data.get(at - 2..at + 4)
+            && is_vlan(u16::from_be_bytes([high, low]))
+        {
+            at += 4;
         }
-        at
+        let tags = at - HEADER;
+        (Untagged::new(data, tags), set.unwrap_or(at).saturating_sub(tags))
     }
 
-    /// Returns the offset of the transport header; `None` if it is not known.
+    /// Returns the offset of the transport header in the frame with its tags; `None` if it is not known.
     pub(super) fn transport_offset(&self) -> Option<usize> {
         let offset = match self.packet.protocol_offsets() {
             Some((_, transport, _)) => transport,

@@ -12,6 +12,7 @@ use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number, full};
+use serde_json::json;
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 4] = ["classid", "flowid", "action", "police"];
@@ -146,7 +147,8 @@ impl Fw {
                 u32::MAX => format!("{mark:#x}"),
                 mask => format!("{mark:#x}/{mask:#x}"),
             };
-            options.put("handle", handle.as_str(), format_args!("handle {handle}"));
+            let own = json!({ "mark": format!("{mark:#x}"), "mask": format!("{:#x}", self.mask) });
+            options.put("fw", own, format_args!("handle {handle}"));
             if let Some(class) = class {
                 options.put("classid", class.to_string(), format_args!("classid {class}"));
             }

@@ -28,6 +28,7 @@ mod reading;
 mod show;
 mod table;
 pub mod u32;
+mod untagged;
 
 use std::fmt;
 

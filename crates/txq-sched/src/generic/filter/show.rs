@@ -1,7 +1,7 @@
 //! `tc filter show`: filters as text and as JSON.
 //!
-//! The text is byte for byte what tc 6.1 prints. So is the JSON, except in two places where tc's is not valid JSON. tc
-//! writes fw's options as text; here they are `handle` and `classid`. tc repeats the name `match` for each of u32's keys;
+//! The text is byte for byte what tc 6.1 prints. So is the JSON, except in two places where tc's is not valid JSON. tc 6.1
+//! writes fw's options as text; here they are the JSON of later releases. tc repeats the name `match` for each of u32's keys;
 //! here several keys are an array.
 
 use std::fmt::{self, Write};

@@ -241,6 +241,11 @@ fn text_and_json_are_those_of_tc() {
         filters_json(&info[1..2], true).to_string(),
         r#"[{"parent":"1:","protocol":"ip","pref":1,"kind":"matchall","chain":0,"options":{"handle":1,"flowid":"1:1","skip_hw":true,"not_in_hw":true,"rule_hit":1}}]"#
     );
+    let fw = info.iter().find(|info| info.kind == "fw" && info.options.is_some()).cloned().unwrap();
+    assert_eq!(
+        filters_json(&[fw], true)[0]["options"].to_string(),
+        r#"{"fw":{"mark":"0x5","mask":"0xff"},"classid":"1:1"}"#
+    );
 }
 
 fn add(virt: &mut Virtual, text: &str) {

@@ -22,8 +22,8 @@ pub(super) struct Ahead {
 /// What a part takes at once.
 pub(super) struct Share {
     keep: Nanos,
-    /// Tokens ahead.
-    extra: Nanos,
+    /// Tokens ahead; `None` if the call was late: parts wait for tokens, and those ahead would be lost.
+    extra: Option<Nanos>,
     /// Tokens that are older are void.
     pub(super) oldest: Nanos,
     depth: Nanos,
@@ -37,12 +37,13 @@ impl Ahead {
         self.spent += tokens;
     }
 
-    /// Returns what to take now from a bucket that fills within `depth`, and counts that it was taken.
-    pub(super) fn take(&mut self, depth: Nanos, now: Nanos) -> Share {
+    /// Returns what to take now from a bucket that fills within `depth`, and counts that it was taken. Tokens are as much older as
+    /// the `credit` for a late call.
+    pub(super) fn take(&mut self, depth: Nanos, credit: Nanos, now: Nanos) -> Share {
         let keep = KEEP.min(depth / 4);
-        let extra = self.within(keep / 2, now);
+        let extra = (credit == 0).then(|| self.within(keep / 2, now));
         (self.taken, self.spent) = (now, 0);
-        Share { keep, extra, oldest: now.saturating_sub(depth), depth, now }
+        Share { keep, extra, oldest: now.saturating_sub(depth.saturating_add(credit)), depth, now }
     }
 
     /// Returns how many tokens the part will spend within `time`, but at most twice what it has spent since it last took; 0
@@ -62,11 +63,9 @@ impl Share {
     /// less than half full.
     #[inline]
     pub(super) fn ahead_of(&self, end: Nanos) -> Option<Nanos> {
-        if end.saturating_add(self.depth / 2) > self.now {
-            return None;
-        }
+        let extra = self.extra.filter(|_| end.saturating_add(self.depth / 2) <= self.now)?;
         // The tokens that are about to grow old are not worth taking.
         let end = end.max(self.oldest + self.keep);
-        Some(end + self.extra.min((self.now - end) / 4))
+        Some(end + extra.min((self.now - end) / 4))
     }
 }

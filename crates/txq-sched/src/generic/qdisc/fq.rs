@@ -77,6 +77,7 @@ use txq_core::flow::FlowHasher;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
+use crate::generic::qdisc::lateness::Lateness;
 use crate::generic::qdisc::random::seed;
 use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
@@ -109,6 +110,7 @@ struct Fq<A: Arch> {
     bands: Bands,
     /// Flows that wait for their time.
     wheel: Wheel<u32>,
+    lateness: Lateness,
     /// Packets in the flows, and their bytes: without those in `fifo`.
     queued: (usize, u64),
     /// The number of flows that have packets.
@@ -132,6 +134,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         last: NIL,
         bands,
         wheel: Wheel::new(),
+        lateness: Lateness::default(),
         queued: (0, 0),
         busy: 0,
         band_pkts: [0; BANDS],
@@ -262,6 +265,11 @@ impl<A: Arch> Fq<A> {
         }
     }
 
+    /// Returns the time from which the first flow that waits may send.
+    fn first_time(&self) -> Option<Nanos> {
+        Some(self.wheel.next_time()?.saturating_sub(self.params.offload_horizon()))
+    }
+
     /// Moves flows whose time has come from the wheel to their band.
     fn wake(&mut self, now: Nanos) {
         while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
@@ -332,7 +340,7 @@ impl<A: Arch> Fq<A> {
             packet.set_departure(due);
         }
         if let Some(rate) = self.params.rate() {
-            self.pace(turn.flow, rate, bytes as u64, now.max(due));
+            self.pace(turn.flow, rate, bytes as u64, due, now.max(due));
         }
         Some(packet)
     }
@@ -360,10 +368,13 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let now = self.tick(cx);
         self.bypassed = 0;
+        self.lateness.begin(now);
         self.wake(now);
-        while budget.is_left()
-            && let Some(packet) = self.next(now)
-        {
+        while budget.is_left() {
+            let Some(packet) = self.next(now) else {
+                self.lateness.wait(self.first_time());
+                break;
+            };
             budget.send(packet, out, &mut self.stats);
         }
         if self.qlen() == 0 {
@@ -385,6 +396,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         self.last = NIL;
         self.bands = Bands::new(&self.params.weights);
         drop(self.wheel.clear());
+        self.lateness.wait(None);
         (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; BANDS]);
     }
 
@@ -434,8 +446,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
 
     /// Returns the first flow's time plus `timer_slack`, in which more flows may become due.
     fn next_event(&self) -> Option<Nanos> {
-        let at = self.wheel.next_time()?.saturating_sub(self.params.offload_horizon());
-        Some(at.saturating_add(self.params.timer_slack.into()))
+        Some(self.first_time()?.saturating_add(self.params.timer_slack.into()))
     }
 }
 

@@ -52,6 +52,8 @@
 //! - Classes of one priority take turns in the order in which they got something to send, not in that of their numbers.
 //! - A leaf that holds its packets back for itself (a tbf) is asked again at the time that it gives. The kernel warns, and
 //!   asks its class again and again.
+//! - A class with packets that wait saves tokens beyond its buckets while the dequeue is late, up to 16 ms: threads wake later than the
+//!   kernel's timers fire (`lateness.rs`).
 //! - A class cannot have the minor number 0, which names the qdisc.
 //! - A class that a filter names cannot be deleted, even if the filter is older than the class.
 //! - Warnings and errors are those of newer kernels (`Warning: sch_htb: ...`, `Error: HTB class in use.`).
@@ -68,6 +70,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::child::{Classes, Total};
 use crate::generic::qdisc::idle::Idle;
+use crate::generic::qdisc::lateness::{Lateness, MOST_LATE};
 use crate::generic::qdisc::minors::Minors;
 use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs::{self, refuse};
@@ -84,7 +87,7 @@ mod lists;
 mod params;
 mod shared;
 
-use buckets::{Buckets, Demand, Own};
+use buckets::{Buckets, Demand, Moment, Own};
 use class::{Class, Event, LEVELS, Mode};
 use lists::{NIL, Rows};
 pub(super) use params::Params;
@@ -95,8 +98,6 @@ pub(super) use shared::{Shared, Source};
 const MANY: usize = 2048;
 /// Packets at the front of a batch whose classes are prefetched.
 const TOGETHER: usize = 32;
-/// The most that counts as lateness of events: a longer pause is one of the device.
-const LATEST: Nanos = 16_000_000;
 /// Cache lines at the front of a class that a packet needs.
 const CLASS_LINES: usize = 6;
 
@@ -110,6 +111,7 @@ pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     wheel: Wheel<Event>,
     /// How late the last events were handled, where that matters ([`Buckets::ACQUIRES`]): the most of late, which each event halves.
     late: Nanos,
+    lateness: Lateness,
     /// The classes whose leaves may have memory to give back.
     idle: Idle,
     /// The qdisc's filters; each class has its own as well.
@@ -148,6 +150,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             next: None,
             wheel: Wheel::new(),
             late: 0,
+            lateness: Lateness::default(),
             idle: Idle::default(),
             filters: Filters::new(),
             filtered: BTreeSet::new(),
@@ -220,6 +223,24 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         Verdict::Success
     }
 
+    /// Notes that a packet arrives for a leaf, where that matters: the next dequeue may be late, and no packet has waited in the
+    /// leaf for it.
+    #[inline]
+    fn begin_backlog(&mut self, leaf: u32, clock: &mut Clock<A>) {
+        let class = &self.classes[leaf];
+        if self.lateness.may_credit() && class.active == 0 && class.nap.is_none() {
+            self.begin_classes(leaf, clock.now());
+        }
+    }
+
+    fn begin_classes(&mut self, mut id: u32, now: Nanos) {
+        while id != NIL && self.classes[id].active == 0 {
+            let class = &mut self.classes[id];
+            class.buckets.begin(&class.params, now);
+            id = class.parent;
+        }
+    }
+
     /// Calls `f` with the leaf of a class, then counts the leaf's drops and activates or deactivates the class. Returns what
     /// `f` returns, or `None` where the class has no leaf.
     fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut super::Child<A>, &mut Total) -> R) -> Option<R> {
@@ -259,7 +280,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     fn pass_time(&mut self, now: Nanos) {
         while let Some((at, event)) = self.wheel.pop(now) {
             if B::ACQUIRES {
-                self.late = now.saturating_sub(at).min(LATEST).max(self.late / 2);
+                self.late = now.saturating_sub(at).min(MOST_LATE).max(self.late / 2);
             }
             match event {
                 Event::Tokens(id) => {
@@ -274,9 +295,15 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         }
     }
 
+    /// Returns `now`, with the credit of the dequeue that runs.
+    fn moment(&self, now: Nanos) -> Moment {
+        Moment { now, credit: self.lateness.credit() }
+    }
+
     /// Computes a class's mode from its tokens, sets it, and schedules the next computation.
     fn look_at_mode(&mut self, id: u32, now: Nanos) {
-        let (mode, time) = self.classes[id].mode_at(now);
+        let at = self.moment(now);
+        let (mode, time) = self.classes[id].mode_at(at);
         self.keep_mode(id, mode, time, now);
     }
 
@@ -305,11 +332,11 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
 
     /// Charges a packet to all classes from a leaf upwards and updates their modes. A class on `level` lent the tokens.
     fn pay(&mut self, leaf: u32, len: u64, segs: u64, level: u8, now: Nanos) {
-        let mut id = leaf;
+        let (mut id, at) = (leaf, self.moment(now));
         while id != NIL {
             let class = &mut self.classes[id];
             let parent = class.parent;
-            let (mode, time) = class.pay(len, segs, level, now);
+            let (mode, time) = class.pay(len, segs, level, at);
             self.keep_mode(id, mode, time, now);
             id = parent;
         }
@@ -325,7 +352,8 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         class.stats.drops += self.total.drops - drops;
         let Some(len) = len else { return true };
         let (mut id, late) = (leaf, self.late);
-        let mut demand = Demand { len, queued: child.told_backlog(), late, now };
+        let queued = child.told_backlog();
+        let mut demand = Demand { len, queued, late, at: self.moment(now) };
         loop {
             let class = &self.classes[id];
             let (lends, parent) = (class.level == level, class.parent);
@@ -418,6 +446,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             None => self.enqueue_direct(packet, cx),
             Some(NIL) => refuse(packet, &mut self.total, cx),
             Some(id) => {
+                self.begin_backlog(id, cx.clock);
                 let verdict = self.with_leaf(id, |leaf, total| leaf.enqueue(packet, total, cx));
                 verdict.unwrap_or(Verdict::Drop)
             }
@@ -429,6 +458,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             if id == NIL {
                 return runs::refuse_all(run, &mut htb.total, cx);
             }
+            htb.begin_backlog(id, cx.clock);
             htb.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
         };
         let fetched = if self.classes.places() > MANY { TOGETHER } else { 0 };
@@ -448,6 +478,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             out.push_back(packet);
         }
         let now = cx.clock.now();
+        self.lateness.begin(now);
         if self.rates.is_due(now) {
             let mut rates = std::mem::take(&mut self.rates);
             rates.pass_time(now, |minor| sent_by(self, minor));
@@ -458,7 +489,10 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             self.look_for_idle(now);
         }
         while budget.is_left() {
-            let Some(sent) = self.dequeue_one(out, now, cx) else { break };
+            let Some(sent) = self.dequeue_one(out, now, cx) else {
+                self.lateness.wait(self.wheel.next_time().filter(|_| self.qlen() > 0));
+                break;
+            };
             budget.spend(sent.packets, sent.bytes);
         }
         self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
@@ -473,6 +507,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
             self.classes[id].buckets.rest(now);
         }
+        self.lateness.wait(None);
     }
 
     fn qlen(&self) -> usize {

@@ -38,6 +38,7 @@ pub mod htb_mq;
 mod idle;
 mod inner;
 mod kinds;
+mod lateness;
 mod limited;
 mod minors;
 pub mod mq;

@@ -28,8 +28,10 @@
 //! Packets wait in the qdisc of the one class, a bfifo of `limit` bytes unless the user replaces it. Once that qdisc is
 //! deleted, all packets are dropped.
 //!
-//! The kernel's counterpart is `sch_tbf`. Difference: after a change to a bucket that is shorter than a queued packet, that
-//! packet is dropped and counted. In the kernel it waits for ever, and all packets behind it.
+//! The kernel's counterpart is `sch_tbf`. Differences:
+//! - After a change to a bucket that is shorter than a queued packet, that packet is dropped and counted. In the kernel it waits
+//!   for ever, and all packets behind it.
+//! - The buckets are deeper by the time by which the dequeue is late, up to 16 ms (`lateness.rs`).
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::drop::DropReason;
@@ -37,6 +39,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::generic::qdisc::child::{Child, Classes, Total, plain_class};
+use crate::generic::qdisc::lateness::Lateness;
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::segment::enqueue_segments;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
@@ -62,6 +65,7 @@ struct Tbf<A: Arch> {
     at: Nanos,
     /// When the packet that the last dequeue held back may leave.
     next: Option<Nanos>,
+    lateness: Lateness,
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
@@ -75,6 +79,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         peak_tokens: 0,
         at: 0,
         next: None,
+        lateness: Lateness::default(),
     };
     tbf.fill();
     Ok(Built::Qdisc(Box::new(tbf)))
@@ -91,14 +96,16 @@ impl<A: Arch> Tbf<A> {
         self.peak_tokens = self.params.peak.map_or(0, |peak| peak.time() as i64);
     }
 
-    /// Charges a packet of `len` bytes, or returns the time at which it may leave if there are too few tokens.
-    fn pay(&mut self, len: u64, now: Nanos) -> Result<(), Nanos> {
+    /// Charges a packet of `len` bytes, or returns the time at which it may leave if there are too few tokens. Each bucket may
+    /// hold `credit` beyond its depth.
+    fn pay(&mut self, len: u64, credit: Nanos, now: Nanos) -> Result<(), Nanos> {
         let Params { bucket, peak, .. } = &self.params;
-        let room = bucket.time() as i64;
+        let room = (bucket.time() + credit) as i64;
         let passed = i64::try_from(now.saturating_sub(self.at)).unwrap_or(i64::MAX).min(room);
         let tokens = (self.tokens + passed).min(room) - bucket.rate.time(len) as i64;
         let peak_tokens = peak.map_or(0, |peak| {
-            (self.peak_tokens.saturating_add(passed)).min(peak.time() as i64) - peak.rate.time(len) as i64
+            (self.peak_tokens.saturating_add(passed)).min((peak.time() + credit) as i64)
+                - peak.rate.time(len) as i64
         });
         let lacks = tokens.min(peak_tokens);
         if lacks < 0 {
@@ -148,6 +155,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
         self.next = None;
         while budget.is_left() {
             let Some(len) = self.child.peek(&mut self.total, cx).map(|packet| packet.len() as u64) else {
+                self.lateness.wait(None);
                 break;
             };
             if len > self.longest() {
@@ -160,9 +168,11 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
                 continue;
             }
             let now = cx.clock.now();
-            if let Err(at) = self.pay(len, now) {
+            let credit = self.lateness.begin(now);
+            if let Err(at) = self.pay(len, credit, now) {
                 self.stats.overlimits += 1;
                 self.next = Some(at);
+                self.lateness.wait(self.next);
                 break;
             }
             let mut one = Budget::packets(1);
@@ -178,6 +188,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
         self.fill();
         self.at = cx.clock.now();
         self.next = None;
+        self.lateness.wait(None);
     }
 
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {

@@ -2,8 +2,8 @@
 //!
 //! A tbf at the root is one queue: all senders meet there. tbf_mq has a part for each txq, as mq has a qdisc, and the parts
 //! take tokens from one bucket. Packets of all txqs together leave at `rate`, with bursts of `burst`: in any time `t` at
-//! most `rate * t + burst`, exactly, whatever the threads do. A part without packets takes nothing, so all others have its
-//! share at once.
+//! most `rate * t + burst`, exactly, whatever the threads do; and as much more as leaves in the time by which they are late, up to
+//! 16 ms (`lateness.rs`). A part without packets takes nothing, so all others have its share at once.
 //!
 //! | option | unit | default | |
 //! |---|---|---|---|
@@ -42,6 +42,7 @@ use txq_core::stats::QdiscStats;
 use txq_core::sync::bucket::Bucket;
 
 use crate::generic::qdisc::child::{Child, Classes, Total};
+use crate::generic::qdisc::lateness::Lateness;
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::rate::Charge;
 use crate::generic::qdisc::segment::enqueue_segments;
@@ -74,6 +75,7 @@ struct Part<A: Arch> {
     stats: QdiscStats,
     /// When the packet that the last dequeue held back may leave.
     next: Option<Nanos>,
+    lateness: Lateness,
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
@@ -95,6 +97,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
             ready: PacketList::new(),
             stats: QdiscStats::default(),
             next: None,
+            lateness: Lateness::default(),
         })
     };
     Ok(Built::Parts((1..=env.txqs).map(part).collect()))
@@ -199,7 +202,7 @@ impl<A: Arch> Part<A> {
                 }
             }
             Payment::Due(at) => return Some(at),
-            Payment::Lacks => self.purse.take(self.price_of_all().0, now),
+            Payment::Lacks => self.purse.take(self.price_of_all().0, self.lateness.credit(), now),
         }
         None
     }
@@ -224,14 +227,20 @@ impl<A: Arch> Qdisc<A> for Part<A> {
             return;
         }
         let now = cx.clock.now();
-        self.purse.age(now, !self.ready.is_empty());
-        while budget.is_left() && self.fill(&budget, cx) {
+        let credit = self.lateness.begin(now);
+        self.purse.age(credit, now);
+        while budget.is_left() {
+            if !self.fill(&budget, cx) {
+                self.lateness.wait(None);
+                break;
+            }
             if self.send_all(&mut budget, out, now) {
                 continue;
             }
             self.next = self.send_one(&mut budget, out, now);
             if self.next.is_some() {
                 self.stats.overlimits += 1;
+                self.lateness.wait(self.next);
                 break;
             }
         }
@@ -249,6 +258,7 @@ impl<A: Arch> Qdisc<A> for Part<A> {
         let now = cx.clock.now();
         self.purse.give_back(now);
         self.next = None;
+        self.lateness.wait(None);
     }
 
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {

@@ -356,6 +356,13 @@ impl Parts {
         self.stands[part].qdisc.next_event()
     }
 
+    /// Returns the first part that asked to be called until `end`, and when; at once where that time has passed.
+    pub(crate) fn first_event(&self, end: Nanos) -> Option<(usize, Nanos)> {
+        let waiting = (0..self.stands.len()).filter(|&part| self.qlen(part) > 0);
+        let events = waiting.filter_map(|part| Some((part, self.next_event(part)?.max(self.now))));
+        events.min_by_key(|event| event.1).filter(|event| event.1 <= end)
+    }
+
     pub(crate) fn stats(&self, part: usize) -> QdiscStats {
         self.stands[part].qdisc.stats()
     }

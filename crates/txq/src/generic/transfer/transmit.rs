@@ -178,7 +178,7 @@ impl<A: Arch> TxQueue<A> {
             self.issued.packets.store(issued, Release);
         }
         let sent = (taken - ended.dropped.len()) as u64;
-        let sent_bytes = sent_bytes(bytes, left, &ended.dropped);
+        let sent_bytes = side.bytes_sent(bytes, left, &ended.dropped);
         self.issued.counters.add(sent, sent_bytes, ended.dropped.len() as u64);
         let full = self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0);
         let stop = if full { DRV_XOFF } else { 0 } | if self.avail() < 0 { STACK_XOFF } else { 0 };
@@ -235,14 +235,16 @@ impl<A: Arch> TxQueue<A> {
     }
 }
 
-/// Returns how many of the given bytes were sent. A driver may have lengthened packets that it left or dropped: the
-/// difference is at least 0.
-#[inline]
-fn sent_bytes<A: Arch>(given: u64, left: &PacketList<A>, dropped: &PacketList<A>) -> u64 {
-    given.saturating_sub(left.bytes()).saturating_sub(dropped.bytes())
-}
-
 impl<A: Arch> TxSide<A> {
+    /// Returns how many of the given bytes were sent. A driver may have lengthened packets that it left: a packet counts with its
+    /// length at its first hand-over.
+    #[inline]
+    fn bytes_sent(&mut self, given: u64, left: &PacketList<A>, dropped: &PacketList<A>) -> u64 {
+        let others = self.grown + left.bytes() + dropped.bytes();
+        self.grown = others.saturating_sub(given);
+        given.saturating_sub(others)
+    }
+
     /// Makes the driver write out all packets that it has ([`Transmit::finish`](crate::generic::driver::Transmit::finish)).
     pub(crate) fn finish(&mut self) -> std::io::Result<()> {
         self.driver.finish()

@@ -73,8 +73,8 @@ impl Cmp {
         let Some(bytes) = self.layer.bytes(frame, self.offset, self.bytes) else { return false };
         let digit = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
         let mut value = match self.trans {
-            true => bytes.iter().rev().fold(0, digit),
-            false => bytes.iter().fold(0, digit),
+            true => bytes.rev().fold(0, digit),
+            false => bytes.fold(0, digit),
         };
         if self.mask != 0 {
             value &= self.mask;

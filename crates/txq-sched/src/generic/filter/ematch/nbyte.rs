@@ -49,7 +49,7 @@ impl Nbyte {
     }
 
     pub(super) fn matches<A: Arch>(&self, frame: &Frame<'_, A>) -> bool {
-        self.layer.bytes(frame, self.offset, self.needle.len()).is_some_and(|bytes| bytes == self.needle)
+        self.layer.bytes(frame, self.offset, self.needle.len()).is_some_and(|bytes| bytes.eq(&self.needle))
     }
 
     /// Writes it as a command has it, without a blank in the text.

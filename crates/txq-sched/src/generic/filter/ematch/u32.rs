@@ -61,7 +61,8 @@ impl Word {
 
     /// `nexthdr+` adds nothing: no link has moved the offsets.
     pub(super) fn matches<A: Arch>(&self, frame: &Frame<'_, A>) -> bool {
-        self.0.matches(frame.packet.data(), frame.network_offset() as i64)
+        let (untagged, network) = frame.untagged();
+        self.0.matches(&untagged, network as i64)
     }
 }
 

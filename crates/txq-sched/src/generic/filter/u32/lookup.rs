@@ -7,6 +7,7 @@ use txq_core::arch::Arch;
 use super::{Bucket, Entry, HashTable, KeyMatch, Mark, Offset, Root, Tables};
 use crate::generic::filter::Choice;
 use crate::generic::filter::frame::Frame;
+use crate::generic::filter::untagged::Untagged;
 
 /// The most links that a search follows one below the other (`TC_U32_MAXDEPTH`).
 const MOST_LINKS: usize = 8;
@@ -14,7 +15,7 @@ const MOST_LINKS: usize = 8;
 /// A search.
 struct Search<'f, 'p, A: Arch> {
     frame: &'f Frame<'p, A>,
-    data: &'p [u8],
+    data: Untagged<'p>,
     /// What `nexthdr+` adds, as the last rule with an `offset` has set it.
     nexthdr: i64,
 }
@@ -31,9 +32,9 @@ impl Tables {
         frame: &Frame<'_, A>,
     ) -> Option<Choice> {
         let bucket = self.tables[root.0].as_ref()?.buckets.first()?;
-        let mut search = Search { frame, data: frame.packet.data(), nexthdr: 0 };
-        let network = frame.network_offset() as i64;
-        self.search(bucket, network, 0, &mut search).break_value().flatten()
+        let (data, network) = frame.untagged();
+        let mut search = Search { frame, data, nexthdr: 0 };
+        self.search(bucket, network as i64, 0, &mut search).break_value().flatten()
     }
 
     /// Searches a bucket whose offsets count from `from`, below `depth` links.
@@ -74,7 +75,7 @@ impl<A: Arch> Search<'_, '_, A> {
         super::tests::COMPARED.set(super::tests::COMPARED.get() + 1);
         let key_matches = |key: &KeyMatch| {
             let from = if key.nexthdr { from + self.nexthdr } else { from };
-            key.matches(self.data, from)
+            key.matches(&self.data, from)
         };
         if let Some(Mark { value, mask, success }) = &rule.mark {
             if self.frame.mark() & mask != *value {
@@ -89,13 +90,17 @@ impl<A: Arch> Search<'_, '_, A> {
     fn follow<'t>(&mut self, rule: &Entry, table: &'t HashTable, from: i64) -> Option<(&'t Bucket, i64)> {
         let bucket = match (table.divisor(), rule.hash) {
             (1, _) | (_, None) => 0,
-            (divisor, Some(hash)) => hash.bucket(word_at(self.data, from, hash.offset)?, divisor),
+            (divisor, Some(hash)) => {
+                let word = self.data.array(from + i64::from(hash.offset)).map(u32::from_be_bytes);
+                hash.bucket(word?, divisor)
+            }
         };
         let Offset { variable, at, mask, shift, fixed, plus, eat } = rule.offset;
         if variable || fixed {
             let mut bytes = i64::from(plus) + 3;
             if variable {
-                let field = u32::from(half_at(self.data, from, at)? & mask);
+                let field = self.data.array(from + i64::from(at)).map(u16::from_be_bytes);
+                let field = u32::from(field? & mask);
                 bytes += i64::from(field.checked_shr(shift.into()).unwrap_or(0));
             }
             // Headers are words of four bytes.
@@ -112,30 +117,8 @@ impl<A: Arch> Search<'_, '_, A> {
 
 impl KeyMatch {
     /// Whether a packet has the value, whose offset counts from `from`.
-    pub(in crate::generic::filter) fn matches(&self, data: &[u8], from: i64) -> bool {
-        word_at(data, from, self.offset).is_some_and(|word| word & self.mask == self.value)
+    pub(in crate::generic::filter) fn matches(&self, data: &Untagged<'_>, from: i64) -> bool {
+        let word = data.array(from + i64::from(self.offset)).map(u32::from_be_bytes);
+        word.is_some_and(|word| word & self.mask == self.value)
     }
-}
-
-/// Reads the four bytes at an offset; bytes in front of the packet are 0. Returns `None` beyond the packet's end.
-fn word_at(data: &[u8], from: i64, offset: i32) -> Option<u32> {
-    bytes_at(data, from + i64::from(offset)).map(u32::from_be_bytes)
-}
-
-/// Reads two bytes, as [`word_at`] does four.
-fn half_at(data: &[u8], from: i64, offset: i32) -> Option<u16> {
-    bytes_at(data, from + i64::from(offset)).map(u16::from_be_bytes)
-}
-
-fn bytes_at<const N: usize>(data: &[u8], start: i64) -> Option<[u8; N]> {
-    if let Ok(start) = usize::try_from(start) {
-        return data.get(start..start + N)?.try_into().ok();
-    }
-    let mut bytes = [0; N];
-    for (at, byte) in (start..).zip(&mut bytes) {
-        if let Ok(at) = usize::try_from(at) {
-            *byte = *data.get(at)?;
-        }
-    }
-    Some(bytes)
 }

@@ -274,6 +274,39 @@ fn named_fields_are_where_headers_have_them() {
     assert_eq!(bench.class(&tagged), Some(1));
 }
 
+/// Offsets below 0 reach the MAC addresses and the ethertype, as if a tag had been taken out of the frame; so do `cmp`, `nbyte` and
+/// `u32` of `basic`.
+#[test]
+fn tags_do_not_move_the_mac_addresses() {
+    let with = |tags: &[u8]| {
+        let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1];
+        frame.extend(tags);
+        frame.extend([8, 0]);
+        frame.extend(ipv4(17, 0, &ports(7, 8)));
+        frame
+    };
+    let frames = [with(&[]), with(&[0x81, 0, 0, 5]), with(&[0x88, 0xa8, 0, 3, 0x81, 0, 0, 5])];
+    for filter in [
+        "u32 match u32 0x02000000 0xffffffff at -8 match u16 0x0001 0xffff at -4 classid 1:1",
+        "u32 match ether src 02:00:00:00:00:01 classid 1:1",
+        "u32 match ether dst 02:00:00:00:00:09 match u16 0x0800 0xffff at -2 classid 1:1",
+        "u32 match u32 0x00010800 0xffffffff at -4 match ip dport 8 0xffff classid 1:1",
+        "basic match u32(u32 0x00010800 0xffffffff at -4) classid 1:1",
+        "basic match cmp(u8 at 11 layer link eq 1) and cmp(u16 at 12 layer link eq 2048) classid 1:1",
+        "basic match nbyte(\"\\x01\\x08\\x00\" at 11 layer link) classid 1:1",
+        "basic match cmp(u16 at 2 layer transport eq 8) classid 1:1",
+    ] {
+        let mut bench = Bench::with(&[filter]);
+        for frame in &frames {
+            assert_eq!(bench.class(frame), Some(1), "{filter}: {frame:?}");
+        }
+        let mut other = frames[1].clone();
+        (other[5], other[11], *other.last_mut().unwrap()) = (3, 3, 3);
+        other[39..42].fill(3);
+        assert_eq!(bench.class(&other), None, "{filter}");
+    }
+}
+
 #[test]
 fn rules_are_tried_in_the_order_of_their_handles() {
     let mut bench = Bench::with(&[

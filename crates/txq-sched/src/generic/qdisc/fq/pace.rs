@@ -6,15 +6,16 @@ use crate::generic::qdisc::fq::Fq;
 
 /// The longest pause after a packet.
 const MAX_PAUSE: Nanos = 1_000_000_000;
-/// A flow's turn that is at most this late is taken as a late dequeue: threads wake later than timers fire. The next pause
-/// is shorter by all of it. A turn that is later shortens the next pause by at most half.
+/// Without credit for a late call (`lateness.rs`), a flow's turn that is at most this late is taken as a late dequeue: threads wake later than timers fire. The next pause
+/// is shorter by all of it. A turn that is later shortens the next pause by at most half, or by the credit.
 const LATE: Nanos = 1_000_000;
 
 impl<A: Arch> Fq<A> {
     /// Sets the time of a flow's next packet, after the flow sent `bytes` at `rate` bytes a second. Does nothing while the
     /// flow has credit, unless the rate is low (`low_rate_threshold`). `now` is the time at which the bytes leave the
-    /// device.
-    pub(super) fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
+    /// device, and `due` the one at which they could.
+    pub(super) fn pace(&mut self, id: u32, rate: u32, bytes: u64, due: Nanos, now: Nanos) {
+        let credit = self.lateness.credit();
         let flow = self.table.flow_mut(id);
         let bytes = if rate <= self.params.low_rate_threshold {
             // One packet at a time: a quantum at this rate would be a burst of many milliseconds.
@@ -34,7 +35,7 @@ impl<A: Arch> Fq<A> {
         } else if late <= LATE {
             late
         } else {
-            late.min(pause / 2)
+            late.min(pause / 2).max(now.saturating_sub(due).min(credit))
         };
         flow.next_time = now - made_good + pause;
     }

@@ -31,6 +31,14 @@ pub(in crate::generic::qdisc) struct Shown {
     pub(super) ctokens: i64,
 }
 
+/// When a class is asked.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::generic::qdisc) struct Moment {
+    pub(super) now: Nanos,
+    /// The tokens that a bucket may hold beyond its depth, because the dequeue was late.
+    pub(super) credit: Nanos,
+}
+
 /// A packet that wants to leave.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::generic::qdisc) struct Demand {
@@ -40,7 +48,7 @@ pub(in crate::generic::qdisc) struct Demand {
     pub(super) queued: u64,
     /// How late timers are here.
     pub(super) late: Nanos,
-    pub(super) now: Nanos,
+    pub(super) at: Moment,
 }
 
 /// The two buckets of a class.
@@ -66,10 +74,13 @@ pub(in crate::generic::qdisc) trait Buckets<A: Arch>: Send + Sized {
     fn release(&mut self);
 
     /// Charges a packet to `ceil`, and with `by_rate` to `rate`. Returns the mode then and how long it lasts.
-    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, now: Nanos) -> (Mode, Nanos);
+    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, at: Moment) -> (Mode, Nanos);
 
-    /// Returns the mode at `now`, and how long it lasts if the class sends nothing.
-    fn mode_at(&self, params: &ClassParams, now: Nanos) -> (Mode, Nanos);
+    /// Returns the mode then, and how long it lasts if the class sends nothing.
+    fn mode_at(&self, params: &ClassParams, at: Moment) -> (Mode, Nanos);
+
+    /// Says that a packet arrived at `now` and none waited before. The class has no credit for the time until then.
+    fn begin(&mut self, params: &ClassParams, now: Nanos);
 
     /// Says that there are no packets any more for which the class took tokens.
     fn rest(&mut self, now: Nanos);
@@ -96,11 +107,11 @@ pub(in crate::generic::qdisc) struct Own {
 }
 
 impl Own {
-    /// Returns the tokens of both buckets at `now`.
+    /// Returns the tokens of both buckets.
     #[inline]
-    fn tokens(&self, params: &ClassParams, now: Nanos) -> (i64, i64) {
+    fn tokens(&self, params: &ClassParams, Moment { now, credit }: Moment) -> (i64, i64) {
         let passed = now.saturating_sub(self.at).min(MOST) as i64;
-        let room = |bucket: &Bucket| bucket.time() as i64;
+        let room = |bucket: &Bucket| (bucket.time() + credit) as i64;
         let tokens = (self.tokens + passed).min(room(&params.rate));
         (tokens, (self.ctokens + passed).min(room(&params.ceil)))
     }
@@ -129,10 +140,10 @@ impl<A: Arch> Buckets<A> for Own {
     fn release(&mut self) {}
 
     #[inline]
-    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, now: Nanos) -> (Mode, Nanos) {
-        let (tokens, ctokens) = self.tokens(params, now);
+    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, at: Moment) -> (Mode, Nanos) {
+        let (tokens, ctokens) = self.tokens(params, at);
         let cost = |bucket: &Bucket| bucket.rate.time(len).min(2 * MOST) as i64;
-        self.at = now;
+        self.at = at.now;
         self.ctokens = (ctokens - cost(&params.ceil)).max(1 - MOST as i64);
         self.tokens = match by_rate {
             true => (tokens - cost(&params.rate)).max(1 - MOST as i64),
@@ -141,9 +152,14 @@ impl<A: Arch> Buckets<A> for Own {
         mode_of(self.tokens, self.ctokens)
     }
 
-    fn mode_at(&self, params: &ClassParams, now: Nanos) -> (Mode, Nanos) {
-        let (tokens, ctokens) = self.tokens(params, now);
+    fn mode_at(&self, params: &ClassParams, at: Moment) -> (Mode, Nanos) {
+        let (tokens, ctokens) = self.tokens(params, at);
         mode_of(tokens, ctokens)
+    }
+
+    fn begin(&mut self, params: &ClassParams, now: Nanos) {
+        (self.tokens, self.ctokens) = self.tokens(params, Moment { now, credit: 0 });
+        self.at = now;
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use txq_core::arch::{Arch, Nanos};
 use txq_core::stats::QdiscStats;
 
-use super::buckets::Buckets;
+use super::buckets::{Buckets, Moment};
 use super::lists::{Link, List, NIL, PRIOS};
 use super::params::ClassParams;
 use crate::generic::filter::Filters;
@@ -121,19 +121,19 @@ impl<A: Arch, B: Buckets<A>> Class<A, B> {
     /// those below it have borrowed, and pay only from the bucket of `ceil`. Returns the new mode and how long it lasts, as
     /// [`mode_at`](Class::mode_at).
     #[inline]
-    pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, now: Nanos) -> (Mode, Nanos) {
+    pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, at: Moment) -> (Mode, Nanos) {
         match self.level.cmp(&level) {
             std::cmp::Ordering::Less => self.borrowed += 1,
             std::cmp::Ordering::Equal => self.lent += 1,
             std::cmp::Ordering::Greater => {}
         }
         self.stats.count_sent(segs, len);
-        self.buckets.pay(&self.params, len, self.level >= level, now)
+        self.buckets.pay(&self.params, len, self.level >= level, at)
     }
 
-    /// Returns the mode at `now`, and how long it lasts if the class sends nothing.
-    pub(super) fn mode_at(&self, now: Nanos) -> (Mode, Nanos) {
-        self.buckets.mode_at(&self.params, now)
+    /// Returns the mode then, and how long it lasts if the class sends nothing.
+    pub(super) fn mode_at(&self, at: Moment) -> (Mode, Nanos) {
+        self.buckets.mode_at(&self.params, at)
     }
 
     /// Subtracts a packet from the class's turn; returns whether the turn has ended. If it has, adds a quantum for the next

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::bucket::{Bucket, Tokens};
 
-use super::buckets::{Demand, MOST};
+use super::buckets::{Demand, MOST, Moment};
 use super::params;
 use crate::generic::qdisc::ahead::Ahead;
 use crate::generic::qdisc::rate::Charge;
@@ -52,6 +52,8 @@ pub(super) struct Gauge<A: Arch> {
     turn: Tokens,
     /// When it tries again.
     until: Nanos,
+    /// Since when packets wait; there is no credit for the time before.
+    since: Nanos,
     ahead: Ahead,
     /// What the rate's cut to nanoseconds leaves over.
     charge: Charge,
@@ -65,6 +67,7 @@ impl<A: Arch> Gauge<A> {
             is_exact: false,
             turn: Tokens::default(),
             until: 0,
+            since: 0,
             ahead: Ahead::default(),
             charge: Charge::default(),
         }
@@ -80,23 +83,35 @@ impl<A: Arch> Gauge<A> {
     /// Takes the tokens for a packet; returns whether it has them. If not, [`until`](Gauge::until) says when to try again.
     #[inline]
     pub(super) fn acquire(&mut self, bucket: &params::Bucket, demand: &Demand) -> bool {
-        let (Demand { now, .. }, (price, _)) = (*demand, self.price(bucket, demand.len));
+        let price = self.price(bucket, demand.len).0;
         // A packet that is longer than the bucket needs a bucket of its length.
         let depth = bucket.time().max(price);
-        self.held.age(now.saturating_sub(depth));
+        self.held.age(demand.at.now.saturating_sub(depth + self.credit(demand.at)));
         self.held.len() >= price || self.take_or_wait(bucket, price, depth, demand)
     }
 
+    /// Returns how much older than the bucket is deep tokens may be.
+    #[inline]
+    fn credit(&self, at: Moment) -> Nanos {
+        at.credit.min(at.now.saturating_sub(self.since))
+    }
+
+    /// Says that a packet arrived and none waited before.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.since = now;
+    }
+
     fn take_or_wait(&mut self, bucket: &params::Bucket, price: Nanos, depth: Nanos, demand: &Demand) -> bool {
-        let (line, now) = (self.line.clone(), demand.now);
+        let (line, now) = (self.line.clone(), demand.at.now);
         let first = line.tokens.next();
         // Whether tokens of its turn are left.
         let has_turn = first < self.turn_end();
         let is_next = if has_turn { self.turn.due(0) <= now } else { line.turns.next() <= now };
         // A bucket that is half full has tokens for all. Its class lacks those of another one.
         let may = is_next || first.saturating_add(depth / 2) <= now;
-        let is_there = first.max(now - depth.min(now)).saturating_add(price) <= now;
-        if may && is_there && self.take(price, depth, now, is_next || !has_turn) {
+        let oldest = now.saturating_sub(depth + self.credit(demand.at));
+        let is_there = first.max(oldest).saturating_add(price) <= now;
+        if may && is_there && self.take(price, depth, demand.at, is_next || !has_turn) {
             self.until = 0;
             return true;
         }
@@ -108,6 +123,8 @@ impl<A: Arch> Gauge<A> {
         // behind it stands, so the next in line comes first.
         let collected = first.saturating_add(price.max(depth - depth / 4)).max(now + TURN / 2);
         let out_of_turn = collected + self.turn.due(0).saturating_sub(now) / BEHIND;
+        // A full bucket would lose tokens.
+        let out_of_turn = out_of_turn.min(first.saturating_add(depth));
         self.until = in_turn.min(out_of_turn).max(now + 1);
         false
     }
@@ -124,8 +141,9 @@ impl<A: Arch> Gauge<A> {
     }
 
     /// Takes `price` tokens that are due; with `may_more`, more where there are enough. Returns whether it has them.
-    fn take(&mut self, price: Nanos, depth: Nanos, now: Nanos, may_more: bool) -> bool {
-        let share = self.ahead.take(depth, now);
+    fn take(&mut self, price: Nanos, depth: Nanos, at: Moment, may_more: bool) -> bool {
+        let now = at.now;
+        let share = self.ahead.take(depth, self.credit(at), now);
         let mut is_exact = false;
         self.line.tokens.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(price.saturating_sub(have));
@@ -147,19 +165,20 @@ impl<A: Arch> Gauge<A> {
 
     /// Charges a packet, also if its tokens are not due: those that no part has are the bucket's debt.
     #[inline]
-    pub(super) fn pay(&mut self, bucket: &params::Bucket, len: u64, now: Nanos) {
+    pub(super) fn pay(&mut self, bucket: &params::Bucket, len: u64, at: Moment) {
         let (price, charge) = self.price(bucket, len);
         self.charge = charge;
         self.is_exact = false;
         self.ahead.spent(price);
         if self.held.len() < price {
-            self.owe(bucket, price, now);
+            self.owe(bucket, price, at);
         }
         self.held.spend(price.min(self.held.len()));
     }
 
-    fn owe(&mut self, bucket: &params::Bucket, price: Nanos, now: Nanos) {
-        let share = self.ahead.take(bucket.time().max(price), now);
+    fn owe(&mut self, bucket: &params::Bucket, price: Nanos, at: Moment) {
+        let now = at.now;
+        let share = self.ahead.take(bucket.time().max(price), self.credit(at), now);
         self.line.tokens.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(price.saturating_sub(have));
             // The most that is owed.

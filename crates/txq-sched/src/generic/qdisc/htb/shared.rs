@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 
-use super::buckets::{Buckets, Counted, Demand, Shown};
+use super::buckets::{Buckets, Counted, Demand, Moment, Shown};
 use super::class::Mode;
 use super::gauge::{Gauge, Line};
 use super::params::ClassParams;
@@ -85,7 +85,7 @@ impl<A: Arch> Buckets<A> for Shared<A> {
 
     #[inline]
     fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool {
-        self.at = demand.now;
+        self.at = demand.at.now;
         let by_rate = lends && !params.is_one();
         // Tokens of `rate` first: a class that lacks them takes no turn in the line of its ceiling.
         if by_rate && !self.rate.acquire(&params.rate, demand) {
@@ -103,17 +103,17 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     }
 
     #[inline]
-    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, now: Nanos) -> (Mode, Nanos) {
-        self.at = now;
-        self.ceil.pay(&params.ceil, len, now);
+    fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, at: Moment) -> (Mode, Nanos) {
+        self.at = at.now;
+        self.ceil.pay(&params.ceil, len, at);
         if by_rate && !params.is_one() {
-            self.rate.pay(&params.rate, len, now);
+            self.rate.pay(&params.rate, len, at);
         }
-        self.mode_at(params, now)
+        self.mode_at(params, at)
     }
 
     #[inline]
-    fn mode_at(&self, params: &ClassParams, now: Nanos) -> (Mode, Nanos) {
+    fn mode_at(&self, params: &ClassParams, Moment { now, .. }: Moment) -> (Mode, Nanos) {
         let (ceil, rate) = (self.ceil.until(), self.rate.until());
         if ceil > now {
             (Mode::Wait, ceil - now)
@@ -122,6 +122,11 @@ impl<A: Arch> Buckets<A> for Shared<A> {
         } else {
             (Mode::Send, Nanos::MAX)
         }
+    }
+
+    fn begin(&mut self, _: &ClassParams, now: Nanos) {
+        self.ceil.begin(now);
+        self.rate.begin(now);
     }
 
     fn rest(&mut self, now: Nanos) {

@@ -13,14 +13,6 @@ use txq_core::sync::bucket::{Bucket, Tokens};
 
 use crate::generic::qdisc::ahead::Ahead;
 
-/// The longest reservation beyond the packets' own tokens, for a part that is late again and again.
-const LONGEST_PAD: Nanos = 16_000_000;
-
-/// More misses count no more.
-const MOST_MISSED: u32 = 12;
-/// Of the reservations of a late part, one in so many is longer: what it reserves in vain is lost for all.
-const LONGER: u32 = 4;
-
 /// How the price of a packet can be paid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Payment {
@@ -38,28 +30,20 @@ pub(super) struct Purse<A: Arch> {
     /// How long a token may be spent: the time in which the bucket fills.
     depth: Nanos,
     ahead: Ahead,
-    /// How often reserved tokens grew old while packets waited for them, less the packets paid since. Each time the next
-    /// longer reservation is twice as much longer, so a part whose timer is always late finds tokens that are not old.
-    missed: u32,
-    /// Reservations since the last longer one.
-    shorter: u32,
 }
 
 impl<A: Arch> Purse<A> {
     pub(super) fn new(bucket: Arc<Bucket<A>>, depth: Nanos) -> Self {
-        Self { bucket, held: Tokens::default(), depth, ahead: Ahead::default(), missed: 0, shorter: 0 }
+        Self { bucket, held: Tokens::default(), depth, ahead: Ahead::default() }
     }
 
     pub(super) fn set_depth(&mut self, depth: Nanos) {
         self.depth = depth;
     }
 
-    /// Drops the tokens that are too old at `now`. `waits` says whether packets wait for reserved tokens.
-    pub(super) fn age(&mut self, now: Nanos, waits: bool) {
-        let is_late = self.held.age(now.saturating_sub(self.depth)) && waits;
-        if is_late && (self.missed == 0 || self.shorter == 0) {
-            self.missed = (self.missed + 1).min(MOST_MISSED);
-        }
+    /// Drops the tokens that are too old at `now`. They are as much older as the `credit` for a late call.
+    pub(super) fn age(&mut self, credit: Nanos, now: Nanos) {
+        self.held.age(now.saturating_sub(self.depth + credit));
     }
 
     /// Spends `price` tokens, if there are as many and their time has come.
@@ -74,24 +58,15 @@ impl<A: Arch> Purse<A> {
         }
         self.held.spend(price);
         self.ahead.spent(price);
-        self.missed = self.missed.saturating_sub(1);
         Payment::Paid
     }
 
     /// Takes tokens until `need` are held.
-    pub(super) fn take(&mut self, need: Nanos, now: Nanos) {
-        let depth = self.depth;
-        let share = self.ahead.take(depth, now);
-        let pad = match self.missed {
-            0 => 0,
-            n => {
-                self.shorter = (self.shorter + 1) % LONGER;
-                if self.shorter == 0 { (depth << (n - 1)).min(LONGEST_PAD) } else { 0 }
-            }
-        };
+    pub(super) fn take(&mut self, need: Nanos, credit: Nanos, now: Nanos) {
+        let share = self.ahead.take(self.depth, credit, now);
         self.bucket.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(need.saturating_sub(have));
-            share.ahead_of(end).unwrap_or_else(|| end.saturating_add(pad))
+            share.ahead_of(end).unwrap_or(end)
         });
     }
 
@@ -119,10 +94,10 @@ mod tests {
             let (mut takes, mut sent) = (0, 0);
             for now in (1_000_000_000..1_020_000_000).step_by(1000) {
                 for purse in &mut purses {
-                    purse.age(now, false);
+                    purse.age(0, now);
                     if purse.pay(price, now) == Payment::Lacks {
                         takes += 1;
-                        purse.take(price, now);
+                        purse.take(price, 0, now);
                         if purse.pay(price, now) != Payment::Paid {
                             continue;
                         }
@@ -141,10 +116,10 @@ mod tests {
         let bucket = Arc::new(Bucket::<Native>::new());
         let [mut a, mut b] = [(); 2].map(|()| Purse::new(bucket.clone(), 1000));
         let now = 1_000_000;
-        a.take(5000, now);
+        a.take(5000, 0, now);
         assert_eq!(a.pay(2000, now), Payment::Due(now + 1000));
         a.give_back(now);
-        b.take(1000, now);
+        b.take(1000, 0, now);
         assert_eq!(b.pay(1000, now), Payment::Paid);
     }
 }
