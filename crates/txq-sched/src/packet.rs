@@ -9,7 +9,6 @@ use txq_core::drop::DropReason;
 use txq_core::packet as generic;
 
 use crate::tc::Handle;
-use crate::transparent::transparent;
 use crate::{CpuId, Nanos};
 
 pub use txq_core::flow::{Dissected, Link};
@@ -24,8 +23,8 @@ pub struct Packet(#[doc(hidden)] pub generic::Packet);
 #[repr(transparent)]
 pub struct PacketList(#[doc(hidden)] pub generic::PacketList);
 
-transparent!(Packet, generic::Packet);
-transparent!(PacketList, generic::PacketList);
+txq_core::transparent!(pub Packet, generic::Packet);
+txq_core::transparent!(pub PacketList, generic::PacketList);
 
 impl Packet {
     /// Returns the packet's bytes, from its link-layer header on; from its IP header on if its [`link`](Packet::link) has
