@@ -62,6 +62,12 @@ impl From<txq_sched::tc::ParseError> for Error {
     }
 }
 
+impl From<txq_sched::tc::BatchError> for Error {
+    fn from(error: txq_sched::tc::BatchError) -> Self {
+        Self::new(TXQ_E_TC, error.to_string())
+    }
+}
+
 /// What a function returns for an error.
 pub(crate) trait Failed {
     fn failed(code: i32) -> Self;
@@ -128,6 +134,15 @@ pub(crate) fn set_last(text: &str) {
             last.add(end).write(0);
         }
     });
+}
+
+/// Makes tc's warnings the thread's last error, one a line. Returns what a command returns: 1 with warnings, else 0.
+pub(crate) fn warned(warnings: &[String]) -> i32 {
+    if warnings.is_empty() {
+        return 0;
+    }
+    set_last(&warnings.join("\n"));
+    1
 }
 
 /// Returns the text of the last error of a call on this thread; empty before the first one. The text stays until the next
