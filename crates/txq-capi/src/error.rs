@@ -113,16 +113,16 @@ fn fail<T: Failed>(error: &Error) -> T {
     T::failed(error.code)
 }
 
-const LONGEST: usize = 2048;
+const LAST_ERROR_BYTES: usize = 2048;
 
 thread_local! {
     /// The text, with a NUL behind it. Without a destructor, so that it can be read while the thread ends.
-    static LAST: UnsafeCell<[u8; LONGEST]> = const { UnsafeCell::new([0; LONGEST]) };
+    static LAST: UnsafeCell<[u8; LAST_ERROR_BYTES]> = const { UnsafeCell::new([0; LAST_ERROR_BYTES]) };
 }
 
 /// Makes `text` the thread's last error. Text beyond 2047 bytes is cut, at a character's end.
 pub(crate) fn set_last(text: &str) {
-    let mut end = text.len().min(LONGEST - 1);
+    let mut end = text.len().min(LAST_ERROR_BYTES - 1);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
