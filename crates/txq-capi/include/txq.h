@@ -917,6 +917,16 @@ int32_t txq_dev_tc(struct txq_dev *dev,
                    const char *command);
 
 /**
+ * Executes the commands of `commands` on a running device, one a line, as `txq_dev_tc` does. Empty lines and lines that begin
+ * with # are skipped. Returns 0, or 1 if tc would warn; `txq_last_error` then returns the warnings, one a line. The first error
+ * ends the batch and names its line; the commands before it have been executed.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_tc_batch(struct txq_dev *dev,
+                         const char *commands);
+
+/**
  * Writes the counters to `stats`, whose `size` must be set. Returns 0.
  *
  * Threads: any. Not in a callback.
@@ -1011,6 +1021,18 @@ int32_t txq_sched_free(struct txq_sched *sched);
 int32_t txq_sched_tc(struct txq_sched *sched,
                      uint64_t now,
                      const char *command);
+
+/**
+ * Executes the commands of `commands` at the time `now`, one a line, as `txq_sched_tc` does. Empty lines and lines that begin
+ * with # are skipped. Returns 0, or 1 if tc would warn; `txq_last_error` then returns the warnings, one a line. The first error
+ * ends the batch and names its line; the commands before it have been executed. Packets that the commands drop are in
+ * `txq_sched_dropped`.
+ *
+ * Threads: the one that uses the scheduler.
+ */
+int32_t txq_sched_tc_batch(struct txq_sched *sched,
+                           uint64_t now,
+                           const char *commands);
 
 /**
  * Queues `n` items at the time `now`, in nanoseconds on a clock of the program's choice that starts above 0 and never goes

@@ -13,7 +13,7 @@ use txq_device::udp::Datagram;
 
 use crate::config::{Started, start, txq_dev_config};
 use crate::driver::{Custom, is_inside};
-use crate::error::{Error, Result, TXQ_E_AUDIT, TXQ_E_BUSY, TXQ_E_FORKED, TXQ_E_IO, border, set_last};
+use crate::error::{Error, Result, TXQ_E_AUDIT, TXQ_E_BUSY, TXQ_E_FORKED, TXQ_E_IO, border, warned};
 use crate::handle::{Handle, Value};
 use crate::show::{List, Request, TXQ_SHOW_CLASSES, TXQ_SHOW_FILTERS, TXQ_SHOW_QDISCS};
 use crate::strings::{Sized32, array, check_size, optional_text, text, write_text};
@@ -213,14 +213,21 @@ pub unsafe extern "C" fn txq_dev_tc(dev: *mut txq_dev, command: *const c_char) -
     border(|| {
         // SAFETY: the caller passes a text with a NUL.
         let command = unsafe { text(command, "the command") }?;
-        with_outside(dev, |dev| {
-            let net = dev.net();
-            let warnings = net.tc(command)?;
-            if !warnings.is_empty() {
-                set_last(&warnings.join("\n"));
-            }
-            Ok(i32::from(!warnings.is_empty()))
-        })
+        with_outside(dev, |dev| Ok(warned(&dev.net().tc(command)?)))
+    })
+}
+
+/// Executes the commands of `commands` on a running device, one a line, as `txq_dev_tc` does. Empty lines and lines that begin
+/// with # are skipped. Returns 0, or 1 if tc would warn; `txq_last_error` then returns the warnings, one a line. The first error
+/// ends the batch and names its line; the commands before it have been executed.
+///
+/// Threads: any. Not in a callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn txq_dev_tc_batch(dev: *mut txq_dev, commands: *const c_char) -> i32 {
+    border(|| {
+        // SAFETY: the caller passes a text with a NUL.
+        let commands = unsafe { text(commands, "the commands") }?;
+        with_outside(dev, |dev| Ok(warned(&dev.net().tc_batch(commands)?)))
     })
 }
 

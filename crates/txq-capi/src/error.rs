@@ -62,6 +62,12 @@ impl From<txq_sched::tc::ParseError> for Error {
     }
 }
 
+impl From<txq_sched::tc::BatchError> for Error {
+    fn from(error: txq_sched::tc::BatchError) -> Self {
+        Self::new(TXQ_E_TC, error.to_string())
+    }
+}
+
 /// What a function returns for an error.
 pub(crate) trait Failed {
     fn failed(code: i32) -> Self;
@@ -107,16 +113,16 @@ fn fail<T: Failed>(error: &Error) -> T {
     T::failed(error.code)
 }
 
-const LONGEST: usize = 2048;
+const LAST_ERROR_BYTES: usize = 2048;
 
 thread_local! {
     /// The text, with a NUL behind it. Without a destructor, so that it can be read while the thread ends.
-    static LAST: UnsafeCell<[u8; LONGEST]> = const { UnsafeCell::new([0; LONGEST]) };
+    static LAST: UnsafeCell<[u8; LAST_ERROR_BYTES]> = const { UnsafeCell::new([0; LAST_ERROR_BYTES]) };
 }
 
 /// Makes `text` the thread's last error. Text beyond 2047 bytes is cut, at a character's end.
 pub(crate) fn set_last(text: &str) {
-    let mut end = text.len().min(LONGEST - 1);
+    let mut end = text.len().min(LAST_ERROR_BYTES - 1);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -128,6 +134,15 @@ pub(crate) fn set_last(text: &str) {
             last.add(end).write(0);
         }
     });
+}
+
+/// Makes tc's warnings the thread's last error, one a line. Returns what a command returns: 1 with warnings, else 0.
+pub(crate) fn warned(warnings: &[String]) -> i32 {
+    if warnings.is_empty() {
+        return 0;
+    }
+    set_last(&warnings.join("\n"));
+    1
 }
 
 /// Returns the text of the last error of a call on this thread; empty before the first one. The text stays until the next

@@ -11,7 +11,7 @@ use ::txq_sched::{Departed, Dropped, Item, Scheduler};
 use libc::size_t;
 use txq_control::SchedulerPort;
 
-use crate::error::{Error, Result, TXQ_E_MEMORY, border, set_last};
+use crate::error::{Error, Result, TXQ_E_MEMORY, border, warned};
 use crate::handle::{Handle, Value};
 use crate::reason::reason_of;
 use crate::show::{List, Request, TXQ_SHOW_CLASSES, TXQ_SHOW_FILTERS, TXQ_SHOW_QDISCS};
@@ -133,11 +133,26 @@ pub unsafe extern "C" fn txq_sched_tc(sched: *mut txq_sched, now: u64, command: 
         with(sched, |sched| {
             let done = sched.inner.tc(now, command);
             sched.collect_dropped();
-            let warnings = done?;
-            if !warnings.is_empty() {
-                set_last(&warnings.join("\n"));
-            }
-            Ok(i32::from(!warnings.is_empty()))
+            Ok(warned(&done?))
+        })
+    })
+}
+
+/// Executes the commands of `commands` at the time `now`, one a line, as `txq_sched_tc` does. Empty lines and lines that begin
+/// with # are skipped. Returns 0, or 1 if tc would warn; `txq_last_error` then returns the warnings, one a line. The first error
+/// ends the batch and names its line; the commands before it have been executed. Packets that the commands drop are in
+/// `txq_sched_dropped`.
+///
+/// Threads: the one that uses the scheduler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn txq_sched_tc_batch(sched: *mut txq_sched, now: u64, commands: *const c_char) -> i32 {
+    border(|| {
+        // SAFETY: the caller passes a text with a NUL.
+        let commands = unsafe { text(commands, "the commands") }?;
+        with(sched, |sched| {
+            let done = sched.inner.tc_batch(now, commands);
+            sched.collect_dropped();
+            Ok(warned(&done?))
         })
     })
 }

@@ -10,7 +10,7 @@ pub mod options;
 pub mod out;
 pub mod packaging;
 pub mod rate;
-pub mod schema;
+pub(crate) mod schema;
 pub mod span;
 pub mod stop;
 pub mod table;

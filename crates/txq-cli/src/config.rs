@@ -12,7 +12,6 @@ use crate::common::rate::Rate;
 use crate::common::span::Span;
 use crate::common::within::{SpinUs, Threads, Txqs, Within};
 use anyhow::{Context, anyhow};
-use schemars::JsonSchema;
 use serde::Deserialize;
 use txq::Discipline;
 use txq::driver::Link;
@@ -34,7 +33,7 @@ mod words;
 pub(crate) use added::of_words;
 pub(crate) use bridge::of_bridge;
 pub(crate) use check::Purpose;
-pub(crate) use keys::{keys, schema};
+pub(crate) use keys::{SCHEMA, keys};
 pub(crate) use lengths::{Length, Lengths};
 pub(crate) use rehearse::{queued, stand_in};
 pub(crate) use replay::{Replay, Speed};
@@ -47,7 +46,8 @@ pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
 pub(crate) const DAEMON_EXAMPLE: &str = include_str!("../examples/daemon/every-key.toml");
 
 /// A file of `txq run` or `txq daemon`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// How long senders send, in `txq run`. Default: until SIGINT or SIGTERM.
@@ -70,22 +70,23 @@ pub(crate) struct Config {
 }
 
 /// A bridge: what one device receives, the other sends, in both directions.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bridge {
     /// The names of its two devices, each of another interface: two of af_packet, af_xdp and tap, or two of tun.
-    #[schemars(schema_with = "words::two_devices")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::two_devices"))]
     pub(crate) devices: [String; 2],
     /// What happens to packets of several segments (GSO, GRO): "cut" cuts them before the qdisc, which is exact at any rate. "keep"
     /// passes them whole, up to 64 KiB, and costs less at rates of gigabits; then tbf and cake cut where it matters, as in
     /// the kernel. Default: cut.
     #[serde(default, deserialize_with = "words::segments")]
-    #[schemars(schema_with = "words::segment_words")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::segment_words"))]
     pub(crate) segments: Segments,
     /// The priority of packets, which pfifo_fast, prio and mqprio read: "tos" derives it from the IP header, as the kernel does
     /// for packets that it routes; "none" is 0. Default: tos.
     #[serde(default, deserialize_with = "words::priority")]
-    #[schemars(schema_with = "words::priorities")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::priorities"))]
     pub(crate) priority: Priority,
     /// The CPUs of the receiving threads: the n-th thread runs on the n-th CPU, round robin. Each device has a thread for each
     /// txq. Default: any CPU.
@@ -94,7 +95,8 @@ pub(crate) struct Bridge {
 }
 
 /// A Unix socket at which local programs hand packets to a device, by a ring in shared memory; `docs/socket.md` is the protocol.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Socket {
     /// The socket's path.
@@ -119,7 +121,8 @@ pub(crate) struct Socket {
 }
 
 /// A device, with one of the tables null, pcap, af_packet, af_xdp, tap, tun and udp. Default: null.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Device {
     /// The name that `txq tc` and senders use. Default: dev0, dev1 and so on.
@@ -131,7 +134,7 @@ pub(crate) struct Device {
     pub(crate) mtu: Option<u32>,
     /// What packets begin with, of null and pcap. Default: ethernet.
     #[serde(deserialize_with = "words::link")]
-    #[schemars(schema_with = "words::links")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::links"))]
     pub(crate) link: Option<Link>,
     /// A device without a wire.
     pub(crate) null: Option<Null>,
@@ -159,14 +162,14 @@ pub(crate) struct Device {
     pub(crate) tc: Vec<String>,
     /// How several senders enqueue to one qdisc. Default: combine.
     #[serde(deserialize_with = "words::discipline")]
-    #[schemars(schema_with = "words::disciplines")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::disciplines"))]
     pub(crate) discipline: Option<Discipline>,
     /// The number of workers: threads that do what senders leave. Default: 1.
     pub(crate) workers: Option<Within<1, 1024>>,
     /// The number of each txq's worker. Default: in turn.
     pub(crate) affinity: Option<Vec<Within<0, 1023>>>,
     /// Which threads reap completions. Default: inline.
-    #[schemars(schema_with = "words::reapers")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::reapers"))]
     pub(crate) completions: words::Reapers,
     /// Byte queue limits. Default: on where packets wait for a wire.
     pub(crate) bql: words::Bql,
@@ -181,7 +184,7 @@ pub(crate) struct Device {
     pub(crate) txq_reselection_ms: Option<Within<0, { u32::MAX as u64 }>>,
     /// Which calls of a sender are timed: all, none, or each n-th. Default: all at a rate, each 64th at max.
     #[serde(deserialize_with = "words::sampling")]
-    #[schemars(schema_with = "words::samplings")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::samplings"))]
     pub(crate) sampling: Option<Sampling>,
     /// The buffers.
     pub(crate) pool: Pool,
@@ -196,7 +199,8 @@ pub(crate) struct Device {
 }
 
 /// A device without a wire.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Null {
     /// Packets that a txq's ring holds. Default: 1024.
@@ -212,7 +216,8 @@ pub(crate) struct Null {
 }
 
 /// A file as a device.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pcap {
     /// The file to write; one that exists is replaced.
@@ -220,7 +225,8 @@ pub(crate) struct Pcap {
 }
 
 /// A network interface of the kernel, by raw sockets.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfPacket {
     /// The interface's name.
@@ -231,7 +237,8 @@ pub(crate) struct AfPacket {
 }
 
 /// A network interface of the kernel, by AF_XDP sockets on its first queues.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfXdp {
     /// The interface's name.
@@ -242,7 +249,8 @@ pub(crate) struct AfXdp {
 }
 
 /// An interface of the kernel whose wire is the program.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tun {
     /// The interface's name. It is created if there is none; `%d` in it stands for a free number.
@@ -257,19 +265,21 @@ pub(crate) struct Tun {
 }
 
 /// A UDP socket.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Udp {
     /// The address that all packets go to, with its port.
-    #[schemars(with = "words::Address")]
+    #[cfg_attr(test, schemars(with = "words::schema::Address"))]
     pub(crate) remote: SocketAddr,
     /// The socket's own address, with its port. Default: any.
-    #[schemars(with = "words::Address")]
+    #[cfg_attr(test, schemars(with = "words::schema::Address"))]
     pub(crate) local: Option<SocketAddr>,
 }
 
 /// Injected faults of a device. Each is a probability, except the seed and the times.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Faults {
     /// The start of the random numbers: the same seed, the same faults. Default: 0.
@@ -291,7 +301,8 @@ pub(crate) struct Faults {
 }
 
 /// The buffers of a device.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Pool {
     /// The number of buffers. Default: by the senders' limits.
@@ -300,18 +311,19 @@ pub(crate) struct Pool {
     pub(crate) room: Option<Within<1, { 1 << 20 }>>,
     /// Where the memory comes from. Default: auto, which is huge pages if the system has enough reserved.
     #[serde(deserialize_with = "words::backing")]
-    #[schemars(schema_with = "words::backings")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::backings"))]
     pub(crate) backing: Backing,
     /// Where a buffer goes that another thread than the allocating one frees. Default: defer.
     #[serde(deserialize_with = "words::free")]
-    #[schemars(schema_with = "words::frees")]
+    #[cfg_attr(test, schemars(schema_with = "words::schema::frees"))]
     pub(crate) free: FreeMode,
     /// The most buffers, freed elsewhere, that wait in each sender's inbox; 0 for none. Default: 128.
     pub(crate) defer_max: Option<Within<0, { i32::MAX as u64 }>>,
 }
 
 /// A sender: one or several threads with the same traffic.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Sender {
     /// The name of its device. Needed if there are several.
@@ -334,7 +346,7 @@ pub(crate) struct Sender {
     /// The DSCP in the IP header. Default: 0.
     pub(crate) dscp: Within<0, 63>,
     /// The destination, with its port. Default: 192.0.2.1:9, or that of a UDP device.
-    #[schemars(with = "words::Address")]
+    #[cfg_attr(test, schemars(with = "words::schema::Address"))]
     pub(crate) to: Option<SocketAddr>,
     /// The CPUs of the threads: the n-th thread runs on the n-th CPU, round robin. Default: any CPU.
     pub(crate) cpus: Vec<Within<0, 65535>>,

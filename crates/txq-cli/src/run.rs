@@ -24,7 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let print = match args {
         RunArgs { print_example: true, .. } => Some(config::EXAMPLE.to_owned()),
         RunArgs { print_keys: true, .. } => Some(config::keys()),
-        RunArgs { print_schema: true, .. } => Some(config::schema()),
+        RunArgs { print_schema: true, .. } => Some(config::SCHEMA.to_owned()),
         _ => None,
     };
     if let Some(text) = print {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::common::failure::Refused;
-use crate::described;
+use crate::common::schema::described;
 use anyhow::Context;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use txq::cpumask::CpuMask;

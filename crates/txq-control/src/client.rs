@@ -27,7 +27,7 @@ pub use tracing::{Traced, Tracing};
 /// How long a client waits for an answer, unless the caller sets another time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes. A list of 65,535 classes with their counters has a third of it.
-const LONGEST: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// A connection to a running txq.
 ///
@@ -273,8 +273,8 @@ impl Client {
                 return Ok(std::mem::replace(&mut self.read, rest));
             }
             searched = self.read.len();
-            if searched > LONGEST {
-                let text = format!("the answer is longer than {} MiB", LONGEST >> 20);
+            if searched > MAX_ANSWER_BYTES {
+                let text = format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
             set_socket_timeout(&self.stream, Timeout::Recv, left(end)?)?;

@@ -9,7 +9,7 @@ use crate::Error;
 /// The end of a socket's file name in the runtime folder.
 const SUFFIX: &str = ".sock";
 /// The longest name, in bytes.
-const LONGEST: usize = 64;
+const MAX_PLACE_NAME_BYTES: usize = 64;
 
 /// Where a server listens: a name, whose socket is in the [runtime folder](runtime_folder), or a path.
 ///
@@ -40,8 +40,9 @@ impl Place {
             Self::Path(path) => Ok(Cow::Borrowed(path)),
             Self::Name(name) => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-                let good =
-                    (1..=LONGEST).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain);
+                let good = (1..=MAX_PLACE_NAME_BYTES).contains(&name.len())
+                    && !name.starts_with('.')
+                    && name.chars().all(plain);
                 if !good {
                     return Err(Error::Name(name.clone()));
                 }
@@ -114,7 +115,7 @@ mod tests {
     fn names_stay_in_the_runtime_folder() {
         let path = |name: &str| Place::Name(name.to_owned()).path().map(Cow::into_owned);
         assert_eq!(path("shaper-1.a").unwrap(), runtime_folder().join("shaper-1.a.sock"));
-        let long = "a".repeat(LONGEST + 1);
+        let long = "a".repeat(MAX_PLACE_NAME_BYTES + 1);
         for name in ["", ".", "..", "a/b", "../x", "a b", "ä", "a\0b", &long] {
             assert!(matches!(path(name), Err(Error::Name(_))), "{name:?}");
         }

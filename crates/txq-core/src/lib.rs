@@ -17,3 +17,4 @@ pub mod packet;
 pub mod pool;
 pub mod stats;
 pub mod sync;
+mod transparent;

@@ -58,7 +58,7 @@ use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 
 /// The longest Ethernet frame that Wireshark reads (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
-const LONGEST: usize = 262_144;
+const MAX_CAPTURED_BYTES: usize = 262_144;
 /// Number of bytes in memory that justify a write.
 const WORTH: usize = 64 * 1024;
 /// Length of a packet's header in the file.
@@ -167,7 +167,7 @@ impl Transmit for Tx {
         let promised = writer.packets;
         let mut taken = PacketList::new();
         while let Some(packet) = batch.pop_front() {
-            if packet.len() > LONGEST {
+            if packet.len() > MAX_CAPTURED_BYTES {
                 cx.drop(packet, DropReason::PktTooBig);
             } else {
                 writer.add(&packet, at);
@@ -224,7 +224,7 @@ impl Writer {
     /// Writes the file's header, in place of what was written before. No packet is written yet.
     fn begin(&mut self, link: Link) {
         let header = PcapHeader {
-            snaplen: LONGEST as u32,
+            snaplen: MAX_CAPTURED_BYTES as u32,
             datalink: if link == Link::Ip { DataLink::RAW } else { DataLink::ETHERNET },
             ts_resolution: TsResolution::NanoSecond,
             endianness: Endianness::native(),

@@ -86,8 +86,8 @@ const RUN: Duration = Duration::from_secs(48);
 /// The same with `--quick`.
 const QUICK: Duration = Duration::from_secs(4);
 /// The bounds of a measurement's default time.
-const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_secs(2);
+const SHORTEST_MEASUREMENT: Duration = Duration::from_millis(20);
+const LONGEST_MEASUREMENT: Duration = Duration::from_secs(2);
 
 /// Runs the suites of the command line, and prints the results.
 pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
@@ -98,9 +98,9 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
-    let longest = if rare { isolation::TIME } else { LONGEST };
+    let longest = if rare { isolation::TIME } else { LONGEST_MEASUREMENT };
     let whole = if args.quick { QUICK } else { RUN };
-    let usual = || (whole / runs.max(1)).clamp(SHORTEST, longest);
+    let usual = || (whole / runs.max(1)).clamp(SHORTEST_MEASUREMENT, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);
     let begin = Begin::of(&lab)?;
     let measured = measure(args, &lab, &cases, time)?;

@@ -127,9 +127,9 @@ pub(crate) struct Script {
 }
 
 /// The shortest packet: headers and the packet's number.
-const SHORTEST: usize = 36;
+const SHORTEST_SCRIPT_PACKET: usize = 36;
 /// The longest: the device's MTU.
-const LONGEST: usize = 1500;
+const LONGEST_SCRIPT_PACKET: usize = 1500;
 
 impl Script {
     pub(crate) fn parse(name: &str, text: &str, deep: bool) -> Result<Self, String> {
@@ -223,8 +223,12 @@ fn action(word: &str, rest: &str) -> Result<Action, String> {
             if burst.ack.is_some() {
                 burst.len = frame::TCP_HEADERS + burst.pad;
             }
-            if !(SHORTEST..=LONGEST).contains(&burst.len) || burst.pad > frame::ETHERNET {
-                return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes, and at most 14 of padding"));
+            if !(SHORTEST_SCRIPT_PACKET..=LONGEST_SCRIPT_PACKET).contains(&burst.len)
+                || burst.pad > frame::ETHERNET
+            {
+                return Err(format!(
+                    "a packet has {SHORTEST_SCRIPT_PACKET} to {LONGEST_SCRIPT_PACKET} bytes, and at most 14 of padding"
+                ));
             }
             Action::Send(burst)
         }
@@ -251,8 +255,11 @@ fn random(rest: &str, deep: bool) -> Result<Vec<Action>, String> {
             _ => return Err(format!("{key} is none of seed, steps, flows, len, prio, burst, take")),
         }
     }
-    if *len.start() < SHORTEST as u64 || *len.end() > LONGEST as u64 || flows == 0 {
-        return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes, and there is one flow at least"));
+    if *len.start() < SHORTEST_SCRIPT_PACKET as u64 || *len.end() > LONGEST_SCRIPT_PACKET as u64 || flows == 0
+    {
+        return Err(format!(
+            "a packet has {SHORTEST_SCRIPT_PACKET} to {LONGEST_SCRIPT_PACKET} bytes, and there is one flow at least"
+        ));
     }
     let mut draw = Draw(seed);
     let steps = if deep { steps * 10 } else { steps };

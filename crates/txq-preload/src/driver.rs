@@ -29,7 +29,7 @@ const PARTS: usize = 256;
 /// Maximum number of datagrams a message (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS: usize = 64;
 /// Longest message of several datagrams, in bytes.
-const LONGEST: usize = 65_535 - 48;
+const MAX_SENT_MESSAGE_BYTES: usize = 65_535 - 48;
 /// Time until the first retry of a datagram for which the kernel has no room, and the longest time, in nanoseconds.
 const RETRY: (Nanos, Nanos) = (50_000, 1_000_000);
 
@@ -316,7 +316,7 @@ impl Message {
         !self.closed
             && (1..=self.segment).contains(&len)
             && self.datagrams < SEGMENTS
-            && self.bytes + len <= LONGEST
+            && self.bytes + len <= MAX_SENT_MESSAGE_BYTES
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) const SO_TXTIME: c_int =
     if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) { 63 } else { 61 };
 
 /// The longest message that an IP packet's length can state, in bytes.
-const LONGEST: usize = 65_535;
+const MAX_TAKEN_MESSAGE_BYTES: usize = 65_535;
 /// Maximum number of parts (`UIO_MAXIOV`).
 const MOST: usize = 1024;
 /// Maximum length of the control messages that are read, in bytes: several times that of all known ones.
@@ -58,7 +58,7 @@ impl Parts {
         for i in 0..n {
             // SAFETY: the `n` parts can be read, and any bytes are one.
             let part = unsafe { first.add(i).read_unaligned() };
-            len = len.checked_add(part.iov_len).filter(|&len| len <= LONGEST)?;
+            len = len.checked_add(part.iov_len).filter(|&len| len <= MAX_TAKEN_MESSAGE_BYTES)?;
             if !memory.covers(part.iov_base, part.iov_len) {
                 return None;
             }

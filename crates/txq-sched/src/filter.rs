@@ -9,7 +9,6 @@ use crate::generic::filter as generic;
 use crate::packet::Packet;
 use crate::qdisc::Cx;
 use crate::tc::{Handle, ParseError};
-use crate::transparent::transparent;
 
 pub use crate::generic::filter::{ActionInfo, Choice, FilterInfo, filters_json, filters_text};
 pub use crate::generic::filter::{basic, closure, flow, flower, fw, matchall, u32};
@@ -19,7 +18,7 @@ pub use crate::generic::filter::{basic, closure, flow, flower, fw, matchall, u32
 #[repr(transparent)]
 pub struct Filters(#[doc(hidden)] pub generic::Filters);
 
-transparent!(Filters, generic::Filters);
+txq_core::transparent!(pub Filters, generic::Filters);
 
 impl Filters {
     /// Returns an empty set of filters.

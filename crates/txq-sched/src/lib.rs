@@ -11,7 +11,6 @@ pub mod packet;
 pub mod qdisc;
 pub mod scheduler;
 pub mod tc;
-mod transparent;
 
 pub use scheduler::{Departed, Dropped, Item, Next, Scheduler};
 pub use txq_core::arch::{CpuId, Nanos};

@@ -9,7 +9,6 @@ use txq_core::drop::DropReason;
 use txq_core::packet as generic;
 
 use crate::tc::Handle;
-use crate::transparent::transparent;
 use crate::{CpuId, Nanos};
 
 pub use txq_core::flow::{Dissected, Link};
@@ -24,8 +23,8 @@ pub struct Packet(#[doc(hidden)] pub generic::Packet);
 #[repr(transparent)]
 pub struct PacketList(#[doc(hidden)] pub generic::PacketList);
 
-transparent!(Packet, generic::Packet);
-transparent!(PacketList, generic::PacketList);
+txq_core::transparent!(pub Packet, generic::Packet);
+txq_core::transparent!(pub PacketList, generic::PacketList);
 
 impl Packet {
     /// Returns the packet's bytes, from its link-layer header on; from its IP header on if its [`link`](Packet::link) has
@@ -130,13 +129,13 @@ impl Packet {
         self.0.set_mark(mark);
     }
 
-    /// Returns the earliest departure time on the clock of the `Arch`; 0 means as soon as possible (`skb->tstamp`,
-    /// `SCM_TXTIME`).
+    /// Returns the earliest departure time; 0 means as soon as possible (`skb->tstamp`, `SCM_TXTIME`). It is on the clock of
+    /// `txq::now`, and below a [`Scheduler`](crate::Scheduler) on that of its calls.
     pub fn departure(&self) -> Nanos {
         self.0.departure()
     }
 
-    /// Sets the earliest departure time, at most 2^62 - 1 ns.
+    /// Sets the earliest departure time, at most 2^62 - 1 ns. `txq::nanos_of` is the time of a `std::time::Instant`.
     pub fn set_departure(&mut self, at: Nanos) {
         self.0.set_departure(at);
     }

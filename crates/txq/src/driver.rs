@@ -279,6 +279,8 @@ impl Complete for NoCompletions {
 #[repr(transparent)]
 pub struct Clock(#[doc(hidden)] pub core::Clock);
 
+txq_core::transparent!(pub(crate) Clock, core::Clock);
+
 impl Clock {
     /// Creates a clock that has not been read.
     pub fn new() -> Self {
@@ -296,16 +298,13 @@ impl Clock {
     pub fn advance(&mut self) {
         self.0.advance();
     }
-
-    pub(crate) fn from_mut(inner: &mut core::Clock) -> &mut Self {
-        // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
-        unsafe { &mut *std::ptr::from_mut(inner).cast::<Self>() }
-    }
 }
 
 /// The context of a call of [`Transmit::start_xmit`]: the time, and the lists that take sent and dropped packets.
 #[repr(transparent)]
 pub struct TxCx<'a>(#[doc(hidden)] pub generic::TxCx<'a, Native>);
+
+txq_core::transparent!(pub(crate) TxCx<'a>, generic::TxCx<'a, Native>, 'a);
 
 impl<'a> TxCx<'a> {
     /// Creates a context that collects sent packets in `done` and dropped packets in `dropped`. Only a driver that wraps
@@ -340,11 +339,6 @@ impl<'a> TxCx<'a> {
     /// Takes a packet that cannot be sent, for `reason`.
     pub fn drop(&mut self, packet: Packet, reason: DropReason) {
         self.0.drop(packet.0, reason);
-    }
-
-    fn from_mut<'r>(inner: &'r mut generic::TxCx<'a, Native>) -> &'r mut Self {
-        // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
-        unsafe { &mut *std::ptr::from_mut(inner).cast::<Self>() }
     }
 }
 

@@ -72,6 +72,7 @@ pub mod packet;
 pub mod pool;
 pub mod receive;
 mod sender;
+mod time;
 pub mod topology;
 pub mod trace;
 pub mod worker;
@@ -82,6 +83,7 @@ pub use crate::generic::{TxCounters, bql};
 pub use enqueue::Discipline;
 pub use netdev::NetDev;
 pub use sender::{Flow, Ingress, Room, SendError, Sender, WaitError};
+pub use time::{instant_of, nanos_of, now};
 pub use txq_core::arch::{CpuId, Nanos};
 pub use txq_core::{cpumask, drop, flow};
 pub use txq_sched::{Next, Scheduler, filter, qdisc, scheduler, tc};
@@ -99,12 +101,4 @@ pub mod stats {
 
     pub use crate::generic::stats::device;
     pub use txq_core::stats::{QdiscStats, contention, latency, log2};
-}
-
-/// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.
-///
-/// On x86-64, where Linux keeps the time by the processor's time stamp counter, so does this: it asks the kernel once in a
-/// millisecond, and differs from it by less than a microsecond meanwhile.
-pub fn now() -> Nanos {
-    <txq_core::arch::Native as txq_core::arch::Arch>::now()
 }

@@ -24,6 +24,8 @@ pub use txq_core::pool::{
 #[repr(transparent)]
 pub struct Pool(#[doc(hidden)] pub generic::Pool);
 
+txq_core::transparent!(pub(crate) Pool, generic::Pool);
+
 impl Pool {
     /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
@@ -152,11 +154,6 @@ impl Pool {
     /// The packet is not of this pool ([`owns`](Pool::owns)).
     pub fn take_offset(&self, packet: Packet) -> usize {
         packet.0.into_offset(&self.0)
-    }
-
-    pub(crate) fn from_ref(inner: &generic::Pool) -> &Self {
-        // SAFETY: `Self` is `#[repr(transparent)]` over this type, and adds no invariant.
-        unsafe { &*std::ptr::from_ref(inner).cast::<Self>() }
     }
 }
 

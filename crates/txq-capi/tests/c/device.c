@@ -244,6 +244,12 @@ static void refuses(void)
 
 	txq_dev *dev = null_device("pfifo");
 	CHECK(txq_dev_tc(dev, NULL) == TXQ_E_NULL && txq_dev_tc(dev, not_utf8) == TXQ_E_TEXT);
+	CHECK(txq_dev_tc_batch(NULL, "qdisc") == TXQ_E_NULL && txq_dev_tc_batch(dev, NULL) == TXQ_E_NULL);
+	CHECK(txq_dev_tc_batch(dev, not_utf8) == TXQ_E_TEXT);
+	CHECK(txq_dev_tc_batch(dev, "# two\nqdisc replace root handle 1: htb\nclass add parent 1: classid 1:1 htb rate 1mbit") == 0);
+	CHECK(txq_dev_tc_batch(dev, "class add parent 1: classid 1:2 htb rate 10gbit\n") == 1);
+	CHECK(strstr(txq_last_error(), "Warning: sch_htb: quantum of class 10002 is big") != NULL);
+	CHECK_ERROR(txq_dev_tc_batch(dev, "\nqdisc replace root pfifo\nqdisc explode root"), TXQ_E_TC, "line 3: ");
 	CHECK_ERROR(txq_dev_tc(dev, "qdisc explode root"), TXQ_E_TC, "explode");
 	CHECK(txq_dev_tc(dev, "") == TXQ_E_TC && txq_dev_tc(dev, "tc") == TXQ_E_TC);
 	CHECK_ERROR(txq_dev_tc(dev, "qdisc replace root pfifo limit many"), TXQ_E_TC, "limit");
@@ -323,7 +329,8 @@ static size_t wrong_xmit(void *context, uint32_t txq, const txq_frame *frames, s
 		txq_dev_stats stats = {.size = sizeof stats};
 		CHECK(txq_dev_get_stats(self->dev, &stats) == TXQ_E_BUSY);
 		CHECK(txq_dev_shutdown(self->dev) == TXQ_E_BUSY && txq_dev_free(self->dev) == TXQ_E_BUSY);
-		CHECK(txq_dev_drain(self->dev, 1) == TXQ_E_BUSY && txq_dev_tc(self->dev, "x") == TXQ_E_BUSY);
+		CHECK(txq_dev_drain(self->dev, 1) == TXQ_E_BUSY && txq_dev_tc(self->dev, "x") == TXQ_E_BUSY &&
+		      txq_dev_tc_batch(self->dev, "x") == TXQ_E_BUSY);
 		CHECK(txq_sender_new(self->dev, "inner") == NULL);
 		/* The sender whose call this is, unless a worker calls. */
 		if (pthread_equal(self->main, pthread_self()))

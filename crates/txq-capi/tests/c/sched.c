@@ -179,6 +179,34 @@ static void shows(void)
 	CHECK(txq_sched_free(s) == 0);
 }
 
+/* Commands of several lines: warnings, the line of an error, and the packets that each command drops. */
+static void batches(void)
+{
+	txq_dropped dropped[4] = {{.size = sizeof dropped[0]}};
+	txq_item items[2] = {item_of(1, 100), item_of(2, 100)};
+	txq_sched *s = txq_sched_new("handle 1: htb default 10", NULL);
+
+	CHECK(s != NULL);
+	CHECK(txq_sched_tc_batch(s, 1, "# a class and its leaf\n\nclass add parent 1: classid 1:10 htb rate 1mbit\n"
+				       "  tc qdisc add parent 1:10 handle 10: pfifo") == 0);
+	CHECK(txq_sched_tc_batch(s, 1, "") == 0 && txq_sched_tc_batch(s, 1, "# nothing\n") == 0);
+	CHECK(txq_sched_tc_batch(s, 1, "class add parent 1: classid 1:20 htb rate 10gbit\n"
+				       "class add parent 1: classid 1:30 htb rate 10gbit\n") == 1);
+	const char *first = strstr(txq_last_error(), "Warning: sch_htb: quantum of class 10020 is big");
+	CHECK(first != NULL && strstr(first, "\nWarning: sch_htb: quantum of class 10030 is big") != NULL);
+	CHECK_ERROR(txq_sched_tc_batch(s, 1, "class add parent 1: classid 1:40 htb rate 1mbit\n#\nclass explode\nx"),
+		    TXQ_E_TC, "line 3: ");
+	CHECK(strstr(txq_last_error(), "explode") != NULL);
+	CHECK(txq_sched_tc(s, 1, "class del classid 1:40") == 0);
+
+	/* The first command drops two packets, and the second none. */
+	CHECK(txq_sched_enqueue(s, 1, items, 2) == 2);
+	CHECK(txq_sched_tc_batch(s, 2, "qdisc replace parent 1:10 handle 11: pfifo limit 5\nclass del classid 1:30") == 0);
+	CHECK(txq_sched_dropped(s, dropped, 4) == 2 && dropped[0].value + dropped[1].value == 3);
+	CHECK(txq_sched_len(s) == 0);
+	CHECK(txq_sched_free(s) == 0);
+}
+
 static void refuses(void)
 {
 	static const char not_utf8[] = {'p', (char)0xff, 0};
@@ -204,6 +232,7 @@ static void refuses(void)
 
 	/* No scheduler. */
 	CHECK_ERROR(txq_sched_tc(NULL, 1, "qdisc add"), TXQ_E_NULL, "txq_sched");
+	CHECK(txq_sched_tc_batch(NULL, 1, "qdisc add") == TXQ_E_NULL);
 	CHECK(txq_sched_enqueue(NULL, 1, &item, 1) == TXQ_E_NULL);
 	CHECK(txq_sched_dequeue(NULL, 1, &out, 1, 0) == TXQ_E_NULL);
 	CHECK(txq_sched_dropped(NULL, &dropped, 1) == TXQ_E_NULL);
@@ -223,6 +252,7 @@ static void refuses(void)
 	CHECK(s != NULL);
 	CHECK(txq_sched_tc(s, 1, NULL) == TXQ_E_NULL);
 	CHECK(txq_sched_tc(s, 1, not_utf8) == TXQ_E_TEXT);
+	CHECK(txq_sched_tc_batch(s, 1, NULL) == TXQ_E_NULL && txq_sched_tc_batch(s, 1, not_utf8) == TXQ_E_TEXT);
 	CHECK_ERROR(txq_sched_tc(s, 1, "qdsic add"), TXQ_E_TC, "qdsic");
 	CHECK(txq_sched_tc(s, 1, "") == TXQ_E_TC);
 	CHECK(txq_sched_enqueue(s, 1, NULL, 1) == TXQ_E_NULL);
@@ -279,6 +309,7 @@ int main(void)
 	drops();
 	headers();
 	shows();
+	batches();
 	refuses();
 	puts("sched: all as expected");
 	return 0;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a program may run. It ends much earlier, on any machine; the limit ends a program that hangs.
-const LONGEST: Duration = Duration::from_secs(300);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How a program is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,13 +109,13 @@ impl Library {
     }
 }
 
-/// Waits for a program, and kills it after [`LONGEST`].
+/// Waits for a program, and kills it after [`PROGRAM_TIMEOUT`].
 fn ended(child: Child) -> Output {
     let id = child.id();
     let waiting = thread::spawn(move || child.wait_with_output());
     let start = Instant::now();
     while !waiting.is_finished() {
-        if start.elapsed() > LONGEST {
+        if start.elapsed() > PROGRAM_TIMEOUT {
             let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
         }
         thread::sleep(Duration::from_millis(5));

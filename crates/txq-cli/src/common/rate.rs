@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::common::schema::described;
 use crate::common::within::is_negative;
-use crate::described;
 
 /// A rate as the user writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]

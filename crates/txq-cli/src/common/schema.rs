@@ -1,16 +1,19 @@
 //! Values of files as JSON Schema, with a line that describes them to a reader.
+//!
+//! The types that read a file make its schema in a test, which compares it with `config/schema.json`. So the command contains the
+//! schema, and not the code that makes it.
 
 /// The keyword of a schema with the line that describes a value.
-pub const VALUE: &str = "x-value";
+pub(crate) const VALUE: &str = "x-value";
 
-/// Implements [`schemars::JsonSchema`] for a type whose values are described by a line and by keywords of JSON Schema.
-#[macro_export]
+/// Implements `schemars::JsonSchema` for a type whose values are described by a line and by keywords of JSON Schema.
 macro_rules! described {
     ($of:ty, $value:expr, { $($keywords:tt)* }) => {
-        $crate::described!(impl [] $of, $value, { $($keywords)* });
+        $crate::common::schema::described!(impl [] $of, $value, { $($keywords)* });
     };
     (impl [$($generics:tt)*] $of:ty, $value:expr, { $($keywords:tt)* }) => {
-        impl<$($generics)*> $crate::common::schema::JsonSchema for $of {
+        #[cfg(test)]
+        impl<$($generics)*> schemars::JsonSchema for $of {
             fn inline_schema() -> bool {
                 true
             }
@@ -19,8 +22,8 @@ macro_rules! described {
                 stringify!($of).into()
             }
 
-            fn json_schema(_: &mut $crate::common::schema::SchemaGenerator) -> $crate::common::schema::Schema {
-                let mut schema = $crate::common::schema::json_schema!({ $($keywords)* });
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut schema = schemars::json_schema!({ $($keywords)* });
                 schema.insert($crate::common::schema::VALUE.into(), $value.to_string().into());
                 schema
             }
@@ -28,4 +31,4 @@ macro_rules! described {
     };
 }
 
-pub use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+pub(crate) use described;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::common::schema::described;
 use crate::common::within::is_negative;
-use crate::described;
 
 /// A span of time above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

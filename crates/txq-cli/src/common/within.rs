@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use crate::described;
+use crate::common::schema::described;
 
 /// A number from `LOW` to `HIGH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
     pub fn size(self) -> usize {
         self.0 as usize
     }
+}
 
-    fn check(value: i128) -> Result<Self, String> {
-        match u64::try_from(value) {
-            Ok(value) if (LOW..=HIGH).contains(&value) => Ok(Self(value)),
-            _ => Err(format!("{value} is out of range: use {LOW} to {HIGH}")),
-        }
+fn check(value: i128, low: u64, high: u64) -> Result<u64, String> {
+    match u64::try_from(value) {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(format!("{value} is out of range: use {low} to {high}")),
     }
 }
 
@@ -42,7 +42,8 @@ impl<const LOW: u64, const HIGH: u64> FromStr for Within<LOW, HIGH> {
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse()
             .map_err(|_| format!("\"{text}\" is no whole number: use {LOW} to {HIGH}"))
-            .and_then(Self::check)
+            .and_then(|value| check(value, LOW, HIGH))
+            .map(Self)
     }
 }
 
@@ -58,31 +59,35 @@ pub fn is_negative(text: &str) -> bool {
     digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
-struct Whole<const LOW: u64, const HIGH: u64>;
+/// Reads a number within bounds: one type for all bounds, so that a deserializer is compiled for it once.
+struct Whole {
+    low: u64,
+    high: u64,
+}
 
-impl<const LOW: u64, const HIGH: u64> Visitor<'_> for Whole<LOW, HIGH> {
-    type Value = Within<LOW, HIGH>;
+impl Visitor<'_> for Whole {
+    type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a whole number from {LOW} to {HIGH}")
+        write!(f, "a whole number from {} to {}", self.low, self.high)
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        Within::check(value.into()).map_err(E::custom)
+    fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
+        self.visit_i128(value.into())
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        Within::check(value.into()).map_err(E::custom)
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        self.visit_i128(value.into())
     }
 
-    fn visit_i128<E: Error>(self, value: i128) -> Result<Self::Value, E> {
-        Within::check(value).map_err(E::custom)
+    fn visit_i128<E: Error>(self, value: i128) -> Result<u64, E> {
+        check(value, self.low, self.high).map_err(E::custom)
     }
 }
 
 impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_i64(Whole)
+        from.deserialize_i64(Whole { low: LOW, high: HIGH }).map(Self)
     }
 }
 

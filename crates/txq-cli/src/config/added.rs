@@ -1,6 +1,7 @@
 //! Devices that `txq dev add` names in words, and their sockets: the keys are those of the tables in a file.
 
 use anyhow::{anyhow, bail};
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 use txq_control::NewDevice;
 
@@ -57,7 +58,7 @@ pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<(Device, Option<Socket
     if !keys.contains_key("path") {
         bail!("{} is a key of a socket: add socket PATH", of_socket[0].0);
     }
-    let socket = keys.try_into().map_err(|error: toml::de::Error| {
+    let socket = read(&keys).map_err(|error| {
         anyhow!("socket: {}: `txq run --print-keys` lists the keys of [[socket]]", error.message())
     })?;
     let mut config = Config { device: vec![device], socket: vec![socket], ..Config::default() };
@@ -89,9 +90,14 @@ fn of_type(new: &NewDevice) -> anyhow::Result<Device> {
     if kind != "dummy" {
         device.insert(kind.to_owned(), Value::Table(keys));
     }
-    device.try_into().map_err(|error: toml::de::Error| {
+    read(&device).map_err(|error| {
         anyhow!("type {kind}: {}: `txq run --print-keys` lists the keys of [device.{kind}]", error.message())
     })
+}
+
+/// Reads a table as a file is read. A table can be read without its text, but each type would be compiled once more for that.
+fn read<T: DeserializeOwned>(table: &Table) -> Result<T, toml::de::Error> {
+    toml::from_str(&table.to_string())
 }
 
 /// Returns a value that need not be a text as a file would have it: a number, true or false, or a text.

@@ -3,10 +3,7 @@
 use std::fmt::Write;
 
 use crate::common::schema::VALUE;
-use schemars::schema_for;
 use serde_json::Value;
-
-use super::Config;
 
 /// What stands above the tables.
 const BEGIN: &str = "\
@@ -17,23 +14,24 @@ which an editor completes and checks keys. `txq run --print-example` prints a fi
 every key. `txq check FILE` checks a file.
 ";
 
-/// Returns the JSON Schema of a file.
-pub(crate) fn schema() -> String {
-    format!("{:#}\n", schema_for!(Config).as_value())
+/// The JSON Schema of a file.
+pub(crate) const SCHEMA: &str = include_str!("schema.json");
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).expect("what a test compares with the types")
 }
 
 /// Returns the reference of all keys, in Markdown.
 pub(crate) fn keys() -> String {
-    let schema = schema_for!(Config);
+    let root = schema();
     let mut text = BEGIN.to_owned();
-    table(&mut text, "", schema.as_value(), schema.as_value());
+    table(&mut text, "", &root, &root);
     text
 }
 
 /// Returns whether the values of a key in a device's table, such as `null`, are texts only.
 pub(super) fn takes_text(table: &str, key: &str) -> bool {
-    let schema = schema_for!(Config);
-    let root = schema.as_value();
+    let root = &schema();
     let device = resolve(&root["properties"]["device"]["items"], root);
     let kind = &resolve(&device["properties"][table], root)["properties"][key]["type"];
     kind == "string" || *kind == serde_json::json!(["string", "null"])
@@ -120,6 +118,20 @@ fn description(of: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+
+    /// The file has the keys of the types that read a file.
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let made = format!("{:#}\n", schemars::schema_for!(Config).as_value());
+        if std::env::var_os("TXQ_BLESS").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/schema.json");
+            std::fs::write(path, &made).expect("the source is writable");
+            return;
+        }
+        let remedy = "TXQ_BLESS=1 cargo test -p txq-cli --lib the_schema_is";
+        assert!(made == SCHEMA, "config/schema.json is out of date: {remedy}");
+    }
 
     /// Each key says what it is and which values it takes.
     #[test]
@@ -151,8 +163,7 @@ mod tests {
     /// All keys of the examples are in the schema.
     #[test]
     fn the_examples_have_no_other_keys() {
-        let schema = schema_for!(Config);
-        let root = schema.as_value();
+        let root = &schema();
         let mut files = 0;
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap() {
             let path = entry.unwrap().path();
@@ -177,8 +188,7 @@ mod tests {
     /// The daemon's example has every key, with a value or, for those of `txq run` alone, in a comment.
     #[test]
     fn the_example_of_a_daemon_has_every_key() {
-        let schema = schema_for!(Config);
-        let root = schema.as_value();
+        let root = &schema();
         let example = toml::from_str(&whole_example()).unwrap();
         let mut missing = Vec::new();
         complete("", &[&example], root, root, &mut missing);

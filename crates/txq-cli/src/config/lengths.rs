@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::common::schema::described;
 use crate::common::within::Within;
-use crate::described;
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use txq::driver::Link;
 

@@ -5,17 +5,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::common::rate::Rate;
+use crate::common::schema::described;
 use crate::common::span::Span;
 use crate::common::within::{Threads, Within};
-use crate::described;
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::replay::Tape;
 
 /// A replay: one or several threads that send the frames of a capture, each flow in its order. The file is read when the replay
 /// starts.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replay {
     /// The capture: a pcap or pcapng file of Ethernet frames or IP packets.
@@ -29,7 +29,7 @@ pub(crate) struct Replay {
     pub(crate) threads: Threads,
     /// The rate of all threads together: packets or bits per second, "recorded" for the times in the file, or "max". Default: recorded.
     #[serde(default = "recorded")]
-    #[schemars(with = "Pace")]
+    #[cfg_attr(test, schemars(with = "super::words::schema::Pace"))]
     pub(crate) rate: Rate,
     /// With rate = "recorded": how many times as fast as recorded. Default: 1.0.
     pub(crate) speed: Option<Speed>,
@@ -81,11 +81,6 @@ fn zero() -> Within<0, { u32::MAX as u64 }> {
 fn recorded() -> Rate {
     Rate::Recorded
 }
-
-/// How a replay's rate is described.
-struct Pace;
-
-described!(Pace, "\"recorded\", \"max\", or a rate such as \"10kpps\" or \"100mbit\"", { "type": "string" });
 
 /// A factor of the recorded pace.
 #[derive(Clone, Copy, Debug, PartialEq)]

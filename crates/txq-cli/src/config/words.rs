@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::common::schema::{Schema, SchemaGenerator, VALUE, json_schema};
-use crate::described;
+use crate::common::schema::described;
 use serde::de::{Deserialize, Deserializer, Error};
 use txq::Discipline;
 use txq::bql::{Attr, BqlConfig};
@@ -11,6 +10,9 @@ use txq::driver::Link;
 use txq::netdev::{Completions, Sampling};
 use txq::pool::{Backing, FreeMode};
 use txq::tc;
+
+#[cfg(test)]
+pub(super) mod schema;
 
 /// The number of a txq, as the key of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,11 +46,6 @@ impl<'de> Deserialize<'de> for LinkRate {
 }
 
 described!(LinkRate, "a rate, such as \"10gbit\"", { "type": "string" });
-
-/// How a key with an address is described.
-pub(super) struct Address;
-
-described!(Address, "an address and port, such as \"192.0.2.1:4789\"", { "type": "string" });
 
 /// A probability from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -132,13 +129,6 @@ fn list(words: impl Iterator<Item = &'static str>) -> String {
     }
 }
 
-/// Returns the schema of a key whose values are these words.
-fn one_of(words: impl Iterator<Item = &'static str> + Clone) -> Schema {
-    let mut schema = json_schema!({ "enum": words.clone().collect::<Vec<_>>() });
-    schema.insert(VALUE.into(), list(words).into());
-    schema
-}
-
 /// Which threads reap completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reapers(pub(crate) Completions);
@@ -147,26 +137,6 @@ impl<'de> Deserialize<'de> for Reapers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read("completions", &REAPERS, from).map(Self)
     }
-}
-
-/// The words of [`Reapers`].
-pub(super) fn reapers(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&REAPERS))
-}
-
-/// The words of [`discipline`].
-pub(super) fn disciplines(_: &mut SchemaGenerator) -> Schema {
-    one_of(Discipline::ALL.iter().map(|discipline| discipline.name()))
-}
-
-/// The words of [`link`].
-pub(super) fn links(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&LINKS))
-}
-
-/// The words of [`backing`].
-pub(super) fn backings(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&BACKINGS))
 }
 
 /// What a bridge does with packets of several segments.
@@ -192,27 +162,6 @@ pub(crate) enum Priority {
 const SEGMENTS: [Word<Segments>; 2] = [("cut", Segments::Cut), ("keep", Segments::Keep)];
 const PRIORITIES: [Word<Priority>; 2] = [("tos", Priority::Tos), ("none", Priority::None)];
 
-/// The words of [`segments`].
-pub(super) fn segment_words(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&SEGMENTS))
-}
-
-/// The words of [`priority`].
-pub(super) fn priorities(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&PRIORITIES))
-}
-
-/// The value of a bridge's `devices`.
-pub(super) fn two_devices(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "items": { "type": "string" },
-        "minItems": 2,
-        "maxItems": 2,
-        "x-value": "two names, such as [\"lan\", \"wan\"]",
-    })
-}
-
 /// Parses what a bridge does with packets of several segments.
 pub(super) fn segments<'de, D: Deserializer<'de>>(from: D) -> Result<Segments, D::Error> {
     read("segments", &SEGMENTS, from)
@@ -221,16 +170,6 @@ pub(super) fn segments<'de, D: Deserializer<'de>>(from: D) -> Result<Segments, D
 /// Parses where a bridge's packets get their priority from.
 pub(super) fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
     read("priority", &PRIORITIES, from)
-}
-
-/// The words of [`free`].
-pub(super) fn frees(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&FREES))
-}
-
-/// The values of [`sampling`].
-pub(super) fn samplings(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": ["string", "integer"], "x-value": "\"all\", \"off\", or a number" })
 }
 
 /// Parses the name of an enqueue discipline.

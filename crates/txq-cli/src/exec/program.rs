@@ -193,7 +193,7 @@ impl Elf {
             let header = &mut header[..if wide { 56 } else { 32 }];
             file.read_exact_at(header, table + i * u64::from(size)).map_err(cut)?;
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-            let (offset, len) = (word(header, 4, 8), word(header, 16, 32).min(LONGEST));
+            let (offset, len) = (word(header, 4, 8), word(header, 16, 32).min(MAX_ELF_SEGMENT_BYTES));
             let segment = || {
                 let mut bytes = vec![0u8; len as usize];
                 file.read_exact_at(&mut bytes, offset).map(|()| bytes).map_err(cut)
@@ -217,7 +217,7 @@ const PT_LOAD: u32 = 1;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 /// The longest part of a file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_ELF_SEGMENT_BYTES: u64 = 1 << 20;
 
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());

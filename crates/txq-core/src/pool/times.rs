@@ -8,9 +8,9 @@ use crate::sync::words::AtomicWords;
 /// 2^4 buckets for each power of two: a relative error of at most 1/16.
 const GROUPING: u32 = 4;
 /// The longest time is 2^40 ns. Longer ones count as this long.
-const LONGEST: u32 = 40;
+const MAX_POOL_TIME_LOG2_NS: u32 = 40;
 /// Each value below 2^5 has a bucket of its own; each power of two from there on has 2^4 buckets.
-const BUCKETS: usize = ((LONGEST - GROUPING) as usize + 1) << GROUPING;
+const BUCKETS: usize = ((MAX_POOL_TIME_LOG2_NS - GROUPING) as usize + 1) << GROUPING;
 
 /// The histogram: one counter per bucket. Any thread increments a counter with one atomic addition, and any thread reads.
 /// All accesses are relaxed: the counters are only displayed.
@@ -49,7 +49,7 @@ impl<A: Arch> Times<A> {
 
 /// Returns the index of the bucket for a time.
 fn index(time: Nanos) -> usize {
-    let time = time.min((1 << LONGEST) - 1);
+    let time = time.min((1 << MAX_POOL_TIME_LOG2_NS) - 1);
     let shift = (time.max(1).ilog2()).saturating_sub(GROUPING);
     ((shift as usize) << GROUPING) + (time >> shift) as usize
 }

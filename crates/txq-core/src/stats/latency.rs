@@ -8,7 +8,7 @@ use crate::stats::log2::Log2;
 /// 2^7 buckets for each power of two: a relative error of at most 1/128.
 const GROUPING: u8 = 7;
 /// The longest time is 2^40 ns, 18 minutes. Longer ones count as this long.
-const LONGEST: u8 = 40;
+const MAX_LATENCY_LOG2_NS: u8 = 40;
 
 /// A distribution of times.
 #[derive(Debug, Clone, Default)]
@@ -26,13 +26,13 @@ impl Latency {
     }
 
     fn histogram(&mut self) -> &mut Histogram {
-        let new = || Histogram::new(GROUPING, LONGEST).expect("constants in range");
+        let new = || Histogram::new(GROUPING, MAX_LATENCY_LOG2_NS).expect("constants in range");
         self.histogram.get_or_insert_with(new)
     }
 
     /// Records one time; longer times than 2^40 ns count as that long.
     pub fn record(&mut self, time: Nanos) {
-        let time = time.min((1 << LONGEST) - 1);
+        let time = time.min((1 << MAX_LATENCY_LOG2_NS) - 1);
         self.max = self.max.max(time);
         self.histogram().increment(time).expect("within the histogram's range");
     }

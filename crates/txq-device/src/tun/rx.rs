@@ -16,7 +16,7 @@ use crate::sys;
 use crate::vnet::{self, Malformed, Vnet};
 
 /// Longest packet that the kernel delivers, in bytes: the longest IP packet behind an Ethernet header and a VLAN tag.
-const LONGEST: usize = 65_535 + 14 + 4;
+const MAX_TUN_FRAME_BYTES: usize = 65_535 + 14 + 4;
 
 /// An rx queue of a [`Tun`](super::Tun). The interface exists while a receiver or the device does.
 #[derive(Debug)]
@@ -48,15 +48,15 @@ impl Receiver {
     /// Returns the length of the buffers to read into, in bytes.
     fn room(&self, sender: &Sender) -> io::Result<usize> {
         let room = sender.pool().room();
-        if self.interface.gro && room < LONGEST {
+        if self.interface.gro && room < MAX_TUN_FRAME_BYTES {
             let what = format!(
-                "interface \"{}\" receives packets of up to {LONGEST} bytes, and the pool's buffers hold {room}: set \
-                 PoolConfig::room to {LONGEST}, or do not ask for `gro`",
+                "interface \"{}\" receives packets of up to {MAX_TUN_FRAME_BYTES} bytes, and the pool's buffers hold {room}: set \
+                 PoolConfig::room to {MAX_TUN_FRAME_BYTES}, or do not ask for `gro`",
                 self.interface.name
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
-        Ok(room.min(LONGEST))
+        Ok(room.min(MAX_TUN_FRAME_BYTES))
     }
 
     /// Reads one packet into `packet`, and completes it.

@@ -25,7 +25,7 @@ const RETRY_DOWN: Nanos = 10_000_000;
 /// Length of a VLAN tag, which the MTU does not include.
 const VLAN: usize = 4;
 /// Longest IP packet, in bytes.
-const LONGEST: usize = 65_535;
+const MAX_IP_PACKET_BYTES: usize = 65_535;
 
 pub(super) struct Tx {
     queue: Arc<OwnedFd>,
@@ -111,7 +111,7 @@ impl Tx {
         let Some(layout) = layout else { return unfit(DropReason::PktTooBig) };
         let segment = layout.payload + usize::from(size).min(data.len() - layout.payload);
         let is_long = segment > self.longest && !self.fits(data, segment);
-        if is_long || data.len() - layout.network > LONGEST {
+        if is_long || data.len() - layout.network > MAX_IP_PACKET_BYTES {
             return unfit(DropReason::PktTooBig);
         }
         let segs = (data.len() - layout.payload).div_ceil(size.into());

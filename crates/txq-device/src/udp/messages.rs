@@ -24,7 +24,7 @@ const PARTS: usize = 256;
 const SEGMENTS: usize = 64;
 /// Longest message of several datagrams: an IP packet of 65,535 bytes, less the longer headers. The kernel builds one packet
 /// and cuts it.
-const LONGEST: usize = 65_535 - 48;
+const MAX_UDP_MESSAGE_BYTES: usize = 65_535 - 48;
 
 /// What the messages of a socket need.
 #[derive(Debug, Clone, Copy)]
@@ -255,7 +255,9 @@ impl<'f> Content<'f> {
         }
         let segment = if segs > 1 && size > 0 { usize::from(size) } else { payload.len() };
         let datagrams = payload.len().div_ceil(segment.max(1)).max(1);
-        let fits = segment <= rules.longest_segment && datagrams <= SEGMENTS && payload.len() <= LONGEST;
+        let fits = segment <= rules.longest_segment
+            && datagrams <= SEGMENTS
+            && payload.len() <= MAX_UDP_MESSAGE_BYTES;
         if datagrams > 1 && !fits {
             return Err(Fill::Apart);
         }
@@ -283,7 +285,7 @@ impl Message {
             && self.segment <= rules.longest_segment
             && (1..=self.segment).contains(&len)
             && self.datagrams < SEGMENTS
-            && open.bytes + len <= LONGEST
+            && open.bytes + len <= MAX_UDP_MESSAGE_BYTES
             && open.departure == departure
     }
 

@@ -27,8 +27,8 @@ use stages::Stages;
 use ways::{Choice, Way};
 
 /// Bounds of the virtual time of a run.
-const SHORTEST: Duration = Duration::from_micros(10);
-const LONGEST: Duration = Duration::from_secs(10);
+const SHORTEST_VIRTUAL_RUN: Duration = Duration::from_micros(10);
+const LONGEST_VIRTUAL_RUN: Duration = Duration::from_secs(10);
 /// By default a run lasts as long as this number of packets at the rate, within bounds in milliseconds.
 const PACKETS: f64 = 20_000.0;
 const DEFAULT_TIME: std::ops::RangeInclusive<f64> = 0.5..=4.0;
@@ -75,7 +75,9 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
     }
     let time = match args.time {
         None => (PACKETS / rate / 1e3).clamp(*DEFAULT_TIME.start(), *DEFAULT_TIME.end()),
-        Some(time) if (SHORTEST..=LONGEST).contains(&time.0) => time.0.as_secs_f64() * 1e3,
+        Some(time) if (SHORTEST_VIRTUAL_RUN..=LONGEST_VIRTUAL_RUN).contains(&time.0) => {
+            time.0.as_secs_f64() * 1e3
+        }
         Some(time) => {
             let time = span(time);
             bail!("--time {time}: too short or too long to simulate: use 10us to 10s");

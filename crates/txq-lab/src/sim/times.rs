@@ -14,7 +14,7 @@ use crate::sim::machine::Picos;
 /// Values are exact to 1/128.
 const GROUPING: u8 = 7;
 /// Longer times count as this power of two nanoseconds.
-const LONGEST: u8 = 40;
+const MAX_SIM_TIME_LOG2_NS: u8 = 40;
 /// Picoseconds in a nanosecond.
 const PICOS: Picos = 1000;
 
@@ -53,7 +53,7 @@ impl Hasher for AddressHasher {
 
 impl Default for Times {
     fn default() -> Self {
-        let empty = || Histogram::new(GROUPING, LONGEST).expect("constants in range");
+        let empty = || Histogram::new(GROUPING, MAX_SIM_TIME_LOG2_NS).expect("constants in range");
         Self(Mutex::new(Inner { xmit: empty(), sojourn: empty(), handed_in: HashMap::default() }))
     }
 }
@@ -94,6 +94,6 @@ impl Times {
 }
 
 fn add(times: &mut Histogram, time: Picos) {
-    let nanos = (time / PICOS).min((1 << LONGEST) - 1);
+    let nanos = (time / PICOS).min((1 << MAX_SIM_TIME_LOG2_NS) - 1);
     times.increment(nanos).expect("within the histogram's range");
 }

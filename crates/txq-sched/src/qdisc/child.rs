@@ -11,13 +11,12 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::custom::Custom;
 use crate::qdisc::{Cx, Qdisc};
 use crate::tc::{ClassInfo, Handle, ParseError, Style, Words};
-use crate::transparent::transparent;
 
 /// The qdisc of a class that has no classes below it: the class's leaf.
 #[repr(transparent)]
 pub struct Child(#[doc(hidden)] pub generic::Child);
 
-transparent!(Child, generic::Child);
+txq_core::transparent!(pub Child, generic::Child);
 
 impl Child {
     /// Takes an empty qdisc that no user has named.

@@ -8,13 +8,12 @@ use txq_core::drop::DropReason;
 use crate::Nanos;
 use crate::generic::qdisc as generic;
 use crate::packet::Packet;
-use crate::transparent::transparent;
 
 /// The context of a call: the owner of the queue passes it to the qdisc.
 #[repr(transparent)]
 pub struct Cx<'a>(#[doc(hidden)] pub generic::Cx<'a, Native>);
 
-transparent!(Cx<'a>, generic::Cx<'a, Native>, 'a);
+txq_core::transparent!(pub Cx<'a>, generic::Cx<'a, Native>, 'a);
 
 impl Cx<'_> {
     /// Returns the time of the batch.

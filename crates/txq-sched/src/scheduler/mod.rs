@@ -224,16 +224,22 @@ impl<T> Scheduler<T> {
     /// tc's errors, with a remedy. Nothing has changed then.
     pub fn tc(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, ParseError> {
         self.dropped.clear();
+        self.command(now, command)
+    }
+
+    /// As [`tc`](Scheduler::tc), and keeps the packets that earlier commands dropped.
+    fn command(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, ParseError> {
         self.call(|tree, copied| tree.command(now, command, copied))
     }
 
     /// Executes the commands of `text` at the time `now`, one a line, as [`tc`](Scheduler::tc) does. Empty lines and comments
-    /// (`#`) are skipped. Returns the warnings of all.
+    /// (`#`) are skipped. Packets dropped by any of them are in [`dropped`](Scheduler::dropped). Returns the warnings of all.
     ///
     /// # Errors
     /// The first error, and its line. The commands before it have been executed.
     pub fn tc_batch(&mut self, now: Nanos, text: &str) -> Result<Vec<String>, BatchError> {
-        tc::batch(text, |command| self.tc(now, command))
+        self.dropped.clear();
+        tc::batch(text, |command| self.command(now, command))
     }
 
     /// Returns a warning if the limits of the qdiscs allow more packets than [`Config::packets`]. Qdiscs whose limit is not

@@ -219,6 +219,21 @@ fn a_limit_above_the_bound_has_a_warning() {
     assert_eq!(queue.warning().as_deref(), Some(text));
 }
 
+/// The values of packets that a batch's first command drops are not lost to the next one.
+#[test]
+fn a_batch_returns_the_packets_that_any_of_its_commands_drops() {
+    let mut queue = Scheduler::new("handle 1: prio").unwrap();
+    queue.tc_batch(0, "qdisc add parent 1:1 pfifo limit 9\nqdisc add parent 1:2 pfifo limit 9").unwrap();
+    for (value, minor) in [(7, 1), (8, 2)] {
+        let _ = queue.enqueue(0, Item::new(100, value).class(Handle::new(1, minor)));
+    }
+    let batch = "qdisc del parent 1:1\nqdisc del parent 1:2\nqdisc change root prio";
+    assert_eq!(queue.tc_batch(0, batch), Ok(Vec::new()));
+    let dropped: Vec<_> = queue.dropped().map(|dropped| (dropped.value, dropped.reason)).collect();
+    assert_eq!(dropped, [(7, DropReason::QueuePurge), (8, DropReason::QueuePurge)]);
+    assert!(queue.is_empty());
+}
+
 #[test]
 fn kinds_without_packets_and_wrong_words_are_refused() {
     for (text, message) in [

@@ -202,7 +202,7 @@ impl Sender {
         Pool::from_ref(self.0.pool())
     }
 
-    /// Returns the time on the clock that departure times use.
+    /// Returns the time on the clock that departure times use. [`nanos_of`](crate::nanos_of) is that of a `std::time::Instant`.
     pub fn now(&self) -> Nanos {
         self.0.now()
     }

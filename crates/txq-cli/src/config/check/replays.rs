@@ -13,7 +13,7 @@ use super::{own_device, own_name};
 use crate::replay::Tape;
 
 /// The longest capture, in bytes: all of it is in memory while it is sent.
-const LONGEST: u64 = 512 << 20;
+const MAX_CAPTURE_BYTES: u64 = 512 << 20;
 
 /// Fills in missing names of replays and of their devices; returns the first contradiction.
 pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault> {
@@ -57,8 +57,8 @@ fn readable(file: &Path) -> Result<(), String> {
     if !found.is_file() {
         return Err(format!("capture \"{shown}\" is no regular file: use one that is"));
     }
-    if found.len() > LONGEST {
-        let (size, most) = (found.len() >> 20, LONGEST >> 20);
+    if found.len() > MAX_CAPTURE_BYTES {
+        let (size, most) = (found.len() >> 20, MAX_CAPTURE_BYTES >> 20);
         return Err(format!(
             "capture \"{shown}\" has {size} MiB, and a daemon reads {most} MiB at most into memory: cut it, with `editcap -r`"
         ));

@@ -7,7 +7,7 @@ use crate::daemon::socket;
 use crate::device::most_buffers;
 
 /// The longest path of a Unix socket (`sun_path`), without the zero behind it.
-const LONGEST: usize = 107;
+const MAX_SUN_PATH_BYTES: usize = 107;
 
 /// Fills in missing names of sockets and of their devices; returns the first contradiction.
 pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault> {
@@ -15,8 +15,10 @@ pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault
     for (index, socket) in config.socket.iter_mut().enumerate() {
         let fault = |key: &'static str, message: String| Fault::new(steps!["socket", index, key], message);
         let shown = socket.path.display().to_string();
-        if socket.path.file_name().is_none() || !(1..=LONGEST).contains(&socket.path.as_os_str().len()) {
-            let remedy = format!("use one of 1 to {LONGEST} bytes, such as /run/txq/lan.sock");
+        if socket.path.file_name().is_none()
+            || !(1..=MAX_SUN_PATH_BYTES).contains(&socket.path.as_os_str().len())
+        {
+            let remedy = format!("use one of 1 to {MAX_SUN_PATH_BYTES} bytes, such as /run/txq/lan.sock");
             return Err(fault("path", format!("\"{shown}\" cannot be a socket's path: {remedy}")));
         }
         if paths.contains(&socket.path) {

@@ -14,7 +14,7 @@ use crate::watch::snapshot::Snapshot;
 /// How long an answer may take before the program counts as silent.
 const SILENT: Duration = Duration::from_secs(2);
 /// The longest filter, in characters.
-const LONGEST: usize = 64;
+const MAX_FILTER_CHARS: usize = 64;
 
 /// How far a key moves a panel sideways, and how far keys can.
 const SHIFT: usize = 8;
@@ -213,7 +213,7 @@ impl State {
     fn edit(&mut self, input: Input) {
         match input {
             Input::Text(char) => self.view(|view| {
-                if view.filter.chars().count() < LONGEST {
+                if view.filter.chars().count() < MAX_FILTER_CHARS {
                     view.filter.push(char);
                 }
             }),

@@ -176,7 +176,7 @@ impl<A: Arch> Cake<A> {
         }
         self.longest = Longest::new(self.tins.len() * QUEUES);
         for (number, tin) in self.tins.iter().enumerate() {
-            (0..QUEUES).for_each(|queue| self.longest.set(number * QUEUES + queue, tin.size_of(queue)));
+            tin.sizes().enumerate().for_each(|(queue, size)| self.longest.set(number * QUEUES + queue, size));
         }
         self.turn = 0;
         self.set_rate(self.params.bandwidth);

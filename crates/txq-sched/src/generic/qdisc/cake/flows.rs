@@ -7,6 +7,8 @@
 //! With a thousand flows of one host each gains a byte or two in a round, and a packet would need a thousand rounds that
 //! visit each flow. So the rounds are a calendar (`cake/rounds.rs`): a flow that spent its turn moves to the round in which
 //! its deficit is positive again, and a search for the next set bit skips the rounds without flows.
+//!
+//! A tin's tables take memory from its first packet on: an idle cake has none, and most tins of a busy one get no packet.
 
 mod look;
 
@@ -99,6 +101,7 @@ pub(super) struct Tin<A: Arch> {
     /// The number of flows that are sparse or waiting, and of those that are bulk.
     pub(super) sparse: u32,
     pub(super) bulk: u32,
+    /// The flows, or none before the first packet; so the tables below.
     flows: Box<[Flow<A>]>,
     /// The hash of each queue's last flow.
     tags: Box<[u32]>,
@@ -113,6 +116,28 @@ pub(super) struct Tin<A: Arch> {
 
 impl<A: Arch> Tin<A> {
     pub(super) fn new(share: Share) -> Self {
+        Self {
+            share,
+            stats: TinStats::default(),
+            counts: Counts::default(),
+            next: 0,
+            deficit: 0,
+            len: 0,
+            bytes: 0,
+            sparse: 0,
+            bulk: 0,
+            flows: Box::default(),
+            tags: Box::default(),
+            hosts: Box::default(),
+            host_tags: Box::default(),
+            new: List::EMPTY,
+            rounds: Rounds::default(),
+        }
+    }
+
+    /// Allocates the tables.
+    #[cold]
+    fn allocate(&mut self) {
         let flow = || Flow {
             queue: PacketList::new(),
             law: Law::default(),
@@ -125,23 +150,11 @@ impl<A: Arch> Tin<A> {
             shared: false,
             drops: 0,
         };
-        Self {
-            share,
-            stats: TinStats::default(),
-            counts: Counts::default(),
-            next: 0,
-            deficit: 0,
-            len: 0,
-            bytes: 0,
-            sparse: 0,
-            bulk: 0,
-            flows: (0..QUEUES).map(|_| flow()).collect(),
-            tags: vec![0; QUEUES].into(),
-            hosts: vec![Host::default(); QUEUES].into(),
-            host_tags: vec![0; QUEUES].into(),
-            new: List::EMPTY,
-            rounds: Rounds::new(),
-        }
+        self.flows = (0..QUEUES).map(|_| flow()).collect();
+        self.tags = vec![0; QUEUES].into();
+        self.hosts = vec![Host::default(); QUEUES].into();
+        self.host_tags = vec![0; QUEUES].into();
+        self.rounds = Rounds::new();
     }
 
     /// Returns the number of flows from which BLUE drops.
@@ -153,6 +166,11 @@ impl<A: Arch> Tin<A> {
     #[inline]
     pub(super) fn size_of(&self, index: usize) -> u64 {
         size(&self.flows[index].queue)
+    }
+
+    /// Returns the lengths of all queues, in their order; none before the first packet.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.flows.iter().map(|flow| size(&flow.queue))
     }
 
     /// Returns a flow's queue, for a caller that takes packets out of it. The caller calls [`settle`](Tin::settle)
@@ -172,6 +190,9 @@ impl<A: Arch> Tin<A> {
     /// Finds the queue for a packet's flow, and takes a free one for a new flow. Returns its index.
     #[inline]
     pub(super) fn of(&mut self, keys: &Keys) -> usize {
+        if self.flows.is_empty() {
+            self.allocate();
+        }
         let flows = &self.flows;
         let (index, way) = hash::find(&self.tags, keys.flow, |at| {
             let flow = &flows[at];
@@ -306,7 +327,7 @@ impl<A: Arch> Tin<A> {
 
     /// Gives all packets to `take`, with the index of their queue, and forgets all flows.
     pub(super) fn clear(&mut self, mut take: impl FnMut(usize, Packet<A>)) {
-        for index in 0..QUEUES {
+        for index in 0..self.flows.len() {
             while let Some(mut packet) = self.flows[index].queue.pop_front() {
                 packet.take_queued();
                 take(index, packet);
@@ -316,7 +337,8 @@ impl<A: Arch> Tin<A> {
             (flow.src, flow.dst, flow.shared) = (NONE, NONE, false);
         }
         self.hosts.fill(Host::default());
-        (self.new, self.rounds) = (List::EMPTY, Rounds::new());
+        self.new = List::EMPTY;
+        self.rounds.clear();
         (self.sparse, self.bulk, self.len, self.bytes) = (0, 0, 0, 0);
         (self.next, self.deficit) = (0, 0);
     }

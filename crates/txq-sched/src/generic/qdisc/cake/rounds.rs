@@ -43,7 +43,8 @@ impl List {
     }
 }
 
-/// The calendar of rounds.
+/// The calendar of rounds. The default one has no rounds, and takes no flow.
+#[derive(Default)]
 pub(super) struct Rounds {
     lists: Box<[List]>,
     /// One bit for each list: set while the list is not empty.
@@ -55,6 +56,12 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn new() -> Self {
         Self { lists: vec![List::EMPTY; ROUNDS].into(), bits: [0; ROUNDS / 64], at: 0 }
+    }
+
+    /// Forgets all flows.
+    pub(super) fn clear(&mut self) {
+        self.lists.fill(List::EMPTY);
+        (self.bits, self.at) = ([0; ROUNDS / 64], 0);
     }
 
     /// Appends a flow to the round `ahead` rounds after the present one; `ahead` is less than [`ROUNDS`].

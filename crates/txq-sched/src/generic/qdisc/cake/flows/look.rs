@@ -3,7 +3,6 @@
 use txq_core::arch::Arch;
 
 use super::{FRACTION, Flow, State, Tin};
-use crate::generic::qdisc::cake::hash::QUEUES;
 
 /// A flow's counters.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +21,7 @@ pub(in crate::generic::qdisc::cake) struct Look {
 impl<A: Arch> Tin<A> {
     /// Returns the queues that have a flow: those with packets, and empty ones that are still on a list.
     pub(in crate::generic::qdisc::cake) fn active(&self) -> impl Iterator<Item = usize> {
-        (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
+        self.flows.iter().enumerate().filter(|(_, flow)| flow.state != State::Idle).map(|(index, _)| index)
     }
 
     /// Returns the counters of a queue.
