@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -223,6 +224,35 @@ static void pointers(void) {
     TELL(sendmmsg(udp, many, 3, 0));
 }
 
+/* As many parts as there may be, and more than that; behind the last one is no memory. */
+static void parts(void) {
+    static const size_t numbers[] = {0, 1, 1023, 1024, 1025, 1u << 16, INT_MAX, 1u << 31, UINT_MAX, (size_t)1 << 60, (size_t)1 << 63, -2, -1};
+    static const size_t lengths[] = {0, 1, 63, 64, (size_t)1 << 54, -1};
+    static char byte[64];
+    size_t space = (1025 * sizeof(struct iovec) + PAGE - 1) / PAGE * PAGE;
+    char *memory = mmap(NULL, space + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct iovec *end = (struct iovec *)(memory + space), *all = end - 1025;
+    mprotect(end, PAGE, PROT_NONE);
+    for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
+        for (int i = 0; i < 1025; i++) all[i] = (struct iovec){byte, lengths[j]};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            /* Those that are there, and one more. */
+            for (int beyond = 0; beyond < 2; beyond++) {
+                struct iovec *first = numbers[i] <= 1025 ? end - numbers[i] + beyond : all;
+                struct msghdr message = {.msg_iov = first, .msg_iovlen = numbers[i]};
+                printf("%zu parts of %zu bytes, %d beyond\n", numbers[i], lengths[j], beyond);
+                TELL(sendmsg(udp, &message, 0));
+                message.msg_name = &to, message.msg_namelen = sizeof to;
+                struct mmsghdr many[2] = {{.msg_hdr = message}, {.msg_hdr = message}};
+                /* The send buffer may hold one long message. */
+                TELL(sendmmsg(udp, many, lengths[j] < 63 ? 2 : 1, 0));
+                printf("%u %u\n", many[0].msg_len, many[1].msg_len);
+                TELL(vector(udp, first, numbers[i]));
+            }
+        }
+    }
+}
+
 /* Control messages with lengths of every kind. */
 static void control(void) {
     static const size_t lengths[] = {0, 1, 15, 16, 17, 18, 19, 20, 21, 24, 25, 40, 1u << 31, (size_t)1 << 62, (size_t)1 << 63, -8, -1};
@@ -341,6 +371,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "unseen") == 0) unseen();
     else if (strcmp(argv[1], "stacks") == 0) stacks();
     else if (strcmp(argv[1], "pointers") == 0) pointers();
+    else if (strcmp(argv[1], "parts") == 0) parts();
     else if (strcmp(argv[1], "control") == 0) control();
     else if (strcmp(argv[1], "segments") == 0) segments();
     else if (strcmp(argv[1], "filtered") == 0) filtered(1);

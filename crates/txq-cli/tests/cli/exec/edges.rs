@@ -21,6 +21,11 @@ fn compare(case: &str, each: impl Fn(&Bench, &Value)) {
         // A busy machine needs time for the end of a device.
         let mut command = bench.exec(qdisc);
         let ended = end(command.args(["--drain", "60s", "--"]).arg(&program).args([case, &port]));
+        let lines = bare.lines().zip(ended.stdout.lines()).enumerate();
+        for (at, (bare, line)) in lines {
+            let before: Vec<_> = ended.stdout.lines().take(at).skip(at.saturating_sub(5)).collect();
+            assert_eq!(line, bare, "{qdisc}: after {before:#?}");
+        }
         assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &bare), "{qdisc}: {}", ended.stderr);
         let report = report(&ended);
         for process in report["processes"].as_array().expect("processes") {
@@ -73,6 +78,11 @@ fn calls_on_little_stacks_return() {
 #[test]
 fn bad_pointers_are_errors_as_in_the_kernel() {
     compare("pointers", |_, report| assert!(sent(report) > Some(5), "{report}"));
+}
+
+#[test]
+fn messages_of_too_many_parts_are_errors_as_in_the_kernel() {
+    compare("parts", |_, report| assert!(sent(report) > Some(20), "{report}"));
 }
 
 #[test]
