@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,10 @@ static void pointers(void) {
     TELL(send(udp, NULL, 5, 0));
     TELL(send(udp, NULL, 0, 0));
     TELL(send(udp, bad, 0, 0));
+    TELL(send(udp, (char *)-5, 0, 0));
+    TELL(write(udp, (char *)-5, 0));
+    TELL(write(udp, (char *)INTPTR_MIN, 0));
+    TELL(write(udp, end, 0));
     TELL(send(udp, end - 3, 3, 0));
     TELL(send(udp, end - 3, 4, 0));
     TELL(send(udp, half, -1, 0));
