@@ -186,7 +186,9 @@ static void pointers(void) {
     TELL(sendto(udp, "x", 1, 0, name, 129));
     TELL(sendto(udp, "x", 1, 0, name, -1));
     TELL(sendto(udp, "x", 1, 0, name, 1));
+    TELL(sendto(udp, "x", 1, 0, name, 0));
     TELL(sendto(udp, "x", 1, 0, NULL, 77));
+    TELL(sendto(udp, "x", 1, 0, NULL, 0));
     TELL(sendmsg(udp, NULL, 0));
     TELL(sendmsg(udp, (struct msghdr *)bad, 0));
     TELL(sendmsg(udp, (struct msghdr *)(end - 8), 0));
@@ -213,7 +215,11 @@ static void pointers(void) {
     TELL(sendmsg(udp, &message, 0));
     message.msg_control = half, message.msg_controllen = (size_t)-1;
     TELL(sendmsg(udp, &message, 0));
-    message.msg_control = NULL, message.msg_controllen = 0;
+    message.msg_control = NULL;
+    TELL(sendmsg(udp, &message, 0));
+    message.msg_controllen = 24;
+    TELL(sendmsg(udp, &message, 0));
+    message.msg_controllen = 0;
     struct mmsghdr *many = (struct mmsghdr *)end - 3;
     for (int i = 0; i < 3; i++) many[i].msg_hdr = message;
     TELL(sendmmsg(udp, many, 3, 0));
