@@ -31,6 +31,10 @@ pub(crate) struct CheckArgs {
     /// Also run the oracle's scripts that take long
     #[arg(long)]
     long: bool,
+    /// Of chaos: a daemon with senders and a ring client under 20 tc changes a second instead, for five minutes: its memory stays
+    /// flat and its counters exact
+    #[arg(long)]
+    soak: bool,
     /// Of busy: how many times to run the tests [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     times: Option<u32>,
@@ -89,13 +93,26 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 8] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
+const FUZZ_TARGETS: [&str; 10] = [
+    "mask",
+    "dissect",
+    "tc",
+    "capture",
+    "commands",
+    "control",
+    "frames",
+    "ring",
+    "clients",
+    BARE_FUZZ_TARGET,
+];
+/// The target that runs without a sanitizer, whose threads would start past it: the target's library replaces `pthread_create`.
+const BARE_FUZZ_TARGET: &str = "calls";
 /// The target of a deep search alone: to compile what it needs takes longer than a short run of all the others, and a unit
 /// test tries mutated files too (`txq-cli`, `config/tests/mutated.rs`).
 const DEEP_FUZZ_TARGET: &str = "config";
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
-    let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
+    let CheckArgs { checker, deep, long, soak, times, package, bless, filter } = args;
     if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator) {
         bail!("only oracle and operator take a filter");
     }
@@ -105,11 +122,15 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     if (times.is_some() || !package.is_empty()) && *checker != Checker::Busy {
         bail!("only busy takes --times and --package");
     }
+    if *soak && *checker != Checker::Chaos {
+        bail!("only chaos takes --soak");
+    }
     if *bless && *checker != Checker::Api {
         bail!("only api takes --bless");
     }
     match checker {
         Checker::Api => api::check(*bless),
+        Checker::Chaos if *soak => run_soak(*deep),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
         Checker::Operator => operator(filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
@@ -285,6 +306,9 @@ fn fuzz(deep: bool) -> Result<()> {
         if target == DEEP_FUZZ_TARGET {
             command.args(["--features", target]);
         }
+        if target == BARE_FUZZ_TARGET {
+            command.args(["--sanitizer", "none"]);
+        }
         if !deep {
             // A run of a few seconds gains less from better optimised code than the compiler takes to produce it.
             command.arg("--codegen-units=4").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
@@ -297,6 +321,13 @@ fn fuzz(deep: bool) -> Result<()> {
 fn chaos(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
     crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
+}
+
+/// Runs the soak test of the daemon: five minutes, or half an hour.
+fn run_soak(deep: bool) -> Result<()> {
+    let mut command =
+        cargo(false, &["test", "-p", "txq-cli", "--test", "cli", "--", "socket::soak::", "--nocapture"]);
+    crate::run(command.env("TXQ_SOAK_SECONDS", if deep { "1800" } else { "300" }))
 }
 
 /// Runs the tests of the daemon that change or end it under traffic, with many more reloads.
