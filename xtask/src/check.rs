@@ -55,11 +55,12 @@ pub(crate) enum Checker {
     Loom,
     /// The whole path under random interleavings of many threads (crates/txq-check)
     Shuttle,
-    /// Undefined behaviour in the unsafe modules: sync, pool, packet and devices' system calls
+    /// Undefined behaviour in the unsafe modules: sync, pool, packet, devices' system calls, a client's ring and libtxq's handles
     Miri,
     /// Data races of real threads
     Tsan,
-    /// Memory errors of the devices, whose memory the kernel reads and writes; with --deep of the path, too
+    /// Memory errors of the devices, whose memory the kernel reads and writes, and of the borders to other programs; with --deep of the path,
+    /// too
     Asan,
     /// The parsers under arbitrary input
     Fuzz,
@@ -232,6 +233,13 @@ fn miri(deep: bool) -> Result<()> {
     let mut device = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
     device.args(["af_packet::socket::", "af_packet::blocks::", "af_xdp::rings::", "af_xdp::umem::"]);
     device.env("MIRIFLAGS", seeds);
+    // The borders to other programs, as far as they make no system calls that Miri does not know.
+    let borders: [(&str, &[&str]); 2] =
+        [("txq-control", &["socket::ring", "socket::layout"]), ("txq-capi", &["handle::", "slab::"])];
+    for (package, tests) in borders {
+        let mut border = cargo(true, &["miri", "test", "-p", package, "--lib", "--"]);
+        crate::run(border.args(tests).env("MIRIFLAGS", seeds))?;
+    }
     // Miri runs a program's threads on one CPU.
     beside(&mut core, &mut device)
 }
@@ -277,22 +285,22 @@ fn asan(deep: bool) -> Result<()> {
         println!("SKIP asan: there is no nightly toolchain");
         return Ok(());
     }
+    let target = ["--target", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(true, &["test", "-p", "txq-device", "--lib", "--tests"]);
     if deep {
         command.args(["-p", "txq", "-p", "txq-core"]);
     }
     // The test leaves the sanitizer less address space than it needs.
-    command.args([
-        "--target",
-        "x86_64-unknown-linux-gnu",
-        "--",
-        "--skip",
-        "descriptors_without_memory_are_an_error",
-    ]);
+    command.args(target).args(["--", "--skip", "descriptors_without_memory_are_an_error"]);
+    // The borders to other programs; libtxq's tests in C have sanitizers of their own.
+    let mut borders = cargo(true, &["test", "-p", "txq-control", "-p", "txq-preload", "-p", "txq-capi"]);
+    borders.args(["--lib", "--test", "socket"]).args(target);
     let flags = "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer";
     // A packet that outlives its pool leaks the pool's memory, which tests of that do on purpose.
     let options = "detect_leaks=0 allocator_may_return_null=1";
-    crate::run(command.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", options))
+    [command, borders]
+        .iter_mut()
+        .try_for_each(|command| crate::run(command.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", options)))
 }
 
 fn fuzz(deep: bool) -> Result<()> {
@@ -313,7 +321,9 @@ fn fuzz(deep: bool) -> Result<()> {
             // A run of a few seconds gains less from better optimised code than the compiler takes to produce it.
             command.arg("--codegen-units=4").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         }
-        crate::run(command.args(["--", &time, "-verbosity=0"]))
+        command.args(["--", &time, "-verbosity=0"]);
+        // A thread of the target ends while the sanitizer looks for leaks.
+        crate::run(command.args((target == "clients").then_some("-detect_leaks=0")))
     })
 }
 
