@@ -363,6 +363,18 @@ static void copied(void) {
     TELL(send(udp, "parent", 6, 0));
 }
 
+/* A datagram for which the kernel never has memory, and later ones. The kernel says so at once, and txq later. */
+static void refused(void) {
+    static char bytes[65508];
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = to.sin_port, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0), least = 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&six, sizeof six) != 0) return;
+    TELL(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least));
+    errno = 0;
+    if (send(fd, bytes, sizeof bytes, 0) < 0 && errno != ENOBUFS) printf("%s\n", strerrorname_np(errno));
+    for (int i = 0; i < 10; i++) TELL(send(udp, "goes on", 7, 0));
+}
+
 /* Bytes of a stream, which is not txq's. */
 static void stream(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -389,6 +401,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "filtered_all") == 0) filtered(0);
     else if (strcmp(argv[1], "children") == 0) children();
     else if (strcmp(argv[1], "copied") == 0) copied();
+    else if (strcmp(argv[1], "refused") == 0) refused();
     else return 2;
     printf("end\n");
     return 0;

@@ -131,6 +131,24 @@ fn a_child_that_no_library_knows_of_sends_past_the_qdisc() {
     assert!(wait_until(LONG, || receiver.datagrams() == 8), "{}", receiver.datagrams());
 }
 
+/// A datagram that the kernel never takes is dropped after a while, and holds no other socket for ever.
+#[test]
+fn a_datagram_that_the_kernel_never_takes_ends_its_wait() {
+    let bench = Bench::new();
+    let Some(program) = bench.compile("refused", "edges") else { return };
+    let receiver = Receiver::start();
+    let port = receiver.port.to_string();
+    let bare = run(Command::new(&program).args(["refused", &port]));
+    for qdisc in ["pfifo_fast", "netem delay 2ms"] {
+        let mut command = bench.exec(qdisc);
+        let ended = end(command.args(["--drain", "60s", "--"]).arg(&program).args(["refused", &port]));
+        assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &bare), "{qdisc}: {}", ended.stderr);
+        let report = report(&ended);
+        let process = super::counters(&report);
+        assert_eq!(process["queued"], 0, "{report}");
+    }
+}
+
 #[test]
 fn a_program_on_tcp_is_told_so() {
     let bench = Bench::new();
