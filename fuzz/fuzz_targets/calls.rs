@@ -306,15 +306,17 @@ impl Input<'_> {
         if self.byte() < 16 { (self.pointer(), len) } else { (self.place(&bytes), len) }
     }
 
+    /// Returns flags without MSG_MORE: an error of an earlier datagram discards, at any time, the bytes that wait for more.
     fn flags(&mut self) -> c_int {
-        match self.byte() {
+        let flags = match self.byte() {
             ..128 => 0,
             n @ 128..160 => {
                 c_int::from(n & 1) * libc::MSG_DONTWAIT | c_int::from(n >> 1 & 1) * libc::MSG_NOSIGNAL
             }
             n @ 160..192 => 1 << (n & 31),
             _ => (self.word() | self.word() << 16) as c_int,
-        }
+        };
+        flags & !libc::MSG_MORE
     }
 }
 
