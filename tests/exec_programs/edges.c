@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +170,10 @@ static void pointers(void) {
     TELL(send(udp, NULL, 5, 0));
     TELL(send(udp, NULL, 0, 0));
     TELL(send(udp, bad, 0, 0));
+    TELL(send(udp, (char *)-5, 0, 0));
+    TELL(write(udp, (char *)-5, 0));
+    TELL(write(udp, (char *)INTPTR_MIN, 0));
+    TELL(write(udp, end, 0));
     TELL(send(udp, end - 3, 3, 0));
     TELL(send(udp, end - 3, 4, 0));
     TELL(send(udp, half, -1, 0));
@@ -180,7 +186,9 @@ static void pointers(void) {
     TELL(sendto(udp, "x", 1, 0, name, 129));
     TELL(sendto(udp, "x", 1, 0, name, -1));
     TELL(sendto(udp, "x", 1, 0, name, 1));
+    TELL(sendto(udp, "x", 1, 0, name, 0));
     TELL(sendto(udp, "x", 1, 0, NULL, 77));
+    TELL(sendto(udp, "x", 1, 0, NULL, 0));
     TELL(sendmsg(udp, NULL, 0));
     TELL(sendmsg(udp, (struct msghdr *)bad, 0));
     TELL(sendmsg(udp, (struct msghdr *)(end - 8), 0));
@@ -207,7 +215,11 @@ static void pointers(void) {
     TELL(sendmsg(udp, &message, 0));
     message.msg_control = half, message.msg_controllen = (size_t)-1;
     TELL(sendmsg(udp, &message, 0));
-    message.msg_control = NULL, message.msg_controllen = 0;
+    message.msg_control = NULL;
+    TELL(sendmsg(udp, &message, 0));
+    message.msg_controllen = 24;
+    TELL(sendmsg(udp, &message, 0));
+    message.msg_controllen = 0;
     struct mmsghdr *many = (struct mmsghdr *)end - 3;
     for (int i = 0; i < 3; i++) many[i].msg_hdr = message;
     TELL(sendmmsg(udp, many, 3, 0));
@@ -221,6 +233,35 @@ static void pointers(void) {
     many[1].msg_hdr = message;
     mprotect(half, PAGE, PROT_READ);
     TELL(sendmmsg(udp, many, 3, 0));
+}
+
+/* As many parts as there may be, and more than that; behind the last one is no memory. */
+static void parts(void) {
+    static const size_t numbers[] = {0, 1, 1023, 1024, 1025, 1u << 16, INT_MAX, 1u << 31, UINT_MAX, (size_t)1 << 60, (size_t)1 << 63, -2, -1};
+    static const size_t lengths[] = {0, 1, 63, 64, (size_t)1 << 54, -1};
+    static char byte[64];
+    size_t space = (1025 * sizeof(struct iovec) + PAGE - 1) / PAGE * PAGE;
+    char *memory = mmap(NULL, space + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct iovec *end = (struct iovec *)(memory + space), *all = end - 1025;
+    mprotect(end, PAGE, PROT_NONE);
+    for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
+        for (int i = 0; i < 1025; i++) all[i] = (struct iovec){byte, lengths[j]};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            /* Those that are there, and one more. */
+            for (int beyond = 0; beyond < 2; beyond++) {
+                struct iovec *first = numbers[i] <= 1025 ? end - numbers[i] + beyond : all;
+                struct msghdr message = {.msg_iov = first, .msg_iovlen = numbers[i]};
+                printf("%zu parts of %zu bytes, %d beyond\n", numbers[i], lengths[j], beyond);
+                TELL(sendmsg(udp, &message, 0));
+                message.msg_name = &to, message.msg_namelen = sizeof to;
+                struct mmsghdr many[2] = {{.msg_hdr = message}, {.msg_hdr = message}};
+                /* The send buffer may hold one long message. */
+                TELL(sendmmsg(udp, many, lengths[j] < 63 ? 2 : 1, 0));
+                printf("%u %u\n", many[0].msg_len, many[1].msg_len);
+                TELL(vector(udp, first, numbers[i]));
+            }
+        }
+    }
 }
 
 /* Control messages with lengths of every kind. */
@@ -322,6 +363,18 @@ static void copied(void) {
     TELL(send(udp, "parent", 6, 0));
 }
 
+/* A datagram for which the kernel never has memory, and later ones. The kernel says so at once, and txq later. */
+static void refused(void) {
+    static char bytes[65508];
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = to.sin_port, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0), least = 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&six, sizeof six) != 0) return;
+    TELL(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least));
+    errno = 0;
+    if (send(fd, bytes, sizeof bytes, 0) < 0 && errno != ENOBUFS) printf("%s\n", strerrorname_np(errno));
+    for (int i = 0; i < 10; i++) TELL(send(udp, "goes on", 7, 0));
+}
+
 /* Bytes of a stream, which is not txq's. */
 static void stream(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -341,12 +394,14 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[1], "unseen") == 0) unseen();
     else if (strcmp(argv[1], "stacks") == 0) stacks();
     else if (strcmp(argv[1], "pointers") == 0) pointers();
+    else if (strcmp(argv[1], "parts") == 0) parts();
     else if (strcmp(argv[1], "control") == 0) control();
     else if (strcmp(argv[1], "segments") == 0) segments();
     else if (strcmp(argv[1], "filtered") == 0) filtered(1);
     else if (strcmp(argv[1], "filtered_all") == 0) filtered(0);
     else if (strcmp(argv[1], "children") == 0) children();
     else if (strcmp(argv[1], "copied") == 0) copied();
+    else if (strcmp(argv[1], "refused") == 0) refused();
     else return 2;
     printf("end\n");
     return 0;

@@ -31,6 +31,10 @@ pub(crate) struct CheckArgs {
     /// Also run the oracle's scripts that take long
     #[arg(long)]
     long: bool,
+    /// Of chaos: a daemon with senders and a ring client under 20 tc changes a second instead, for five minutes: its memory stays
+    /// flat and its counters exact
+    #[arg(long)]
+    soak: bool,
     /// Of busy: how many times to run the tests [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     times: Option<u32>,
@@ -51,11 +55,12 @@ pub(crate) enum Checker {
     Loom,
     /// The whole path under random interleavings of many threads (crates/txq-check)
     Shuttle,
-    /// Undefined behaviour in the unsafe modules: sync, pool, packet and devices' system calls
+    /// Undefined behaviour in the unsafe modules: sync, pool, packet, devices' system calls, a client's ring and libtxq's handles
     Miri,
     /// Data races of real threads
     Tsan,
-    /// Memory errors of the devices, whose memory the kernel reads and writes; with --deep of the path, too
+    /// Memory errors of the devices, whose memory the kernel reads and writes, and of the borders to other programs; with --deep of the path,
+    /// too
     Asan,
     /// The parsers under arbitrary input
     Fuzz,
@@ -89,13 +94,26 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 8] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
+const FUZZ_TARGETS: [&str; 10] = [
+    "mask",
+    "dissect",
+    "tc",
+    "capture",
+    "commands",
+    "control",
+    "frames",
+    "ring",
+    "clients",
+    BARE_FUZZ_TARGET,
+];
+/// The target that runs without a sanitizer, whose threads would start past it: the target's library replaces `pthread_create`.
+const BARE_FUZZ_TARGET: &str = "calls";
 /// The target of a deep search alone: to compile what it needs takes longer than a short run of all the others, and a unit
 /// test tries mutated files too (`txq-cli`, `config/tests/mutated.rs`).
 const DEEP_FUZZ_TARGET: &str = "config";
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
-    let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
+    let CheckArgs { checker, deep, long, soak, times, package, bless, filter } = args;
     if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator) {
         bail!("only oracle and operator take a filter");
     }
@@ -105,11 +123,15 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     if (times.is_some() || !package.is_empty()) && *checker != Checker::Busy {
         bail!("only busy takes --times and --package");
     }
+    if *soak && *checker != Checker::Chaos {
+        bail!("only chaos takes --soak");
+    }
     if *bless && *checker != Checker::Api {
         bail!("only api takes --bless");
     }
     match checker {
         Checker::Api => api::check(*bless),
+        Checker::Chaos if *soak => run_soak(*deep),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
         Checker::Operator => operator(filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
@@ -211,6 +233,13 @@ fn miri(deep: bool) -> Result<()> {
     let mut device = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
     device.args(["af_packet::socket::", "af_packet::blocks::", "af_xdp::rings::", "af_xdp::umem::"]);
     device.env("MIRIFLAGS", seeds);
+    // The borders to other programs, as far as they make no system calls that Miri does not know.
+    let borders: [(&str, &[&str]); 2] =
+        [("txq-control", &["socket::ring", "socket::layout"]), ("txq-capi", &["handle::", "slab::"])];
+    for (package, tests) in borders {
+        let mut border = cargo(true, &["miri", "test", "-p", package, "--lib", "--"]);
+        crate::run(border.args(tests).env("MIRIFLAGS", seeds))?;
+    }
     // Miri runs a program's threads on one CPU.
     beside(&mut core, &mut device)
 }
@@ -256,22 +285,22 @@ fn asan(deep: bool) -> Result<()> {
         println!("SKIP asan: there is no nightly toolchain");
         return Ok(());
     }
+    let target = ["--target", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(true, &["test", "-p", "txq-device", "--lib", "--tests"]);
     if deep {
         command.args(["-p", "txq", "-p", "txq-core"]);
     }
     // The test leaves the sanitizer less address space than it needs.
-    command.args([
-        "--target",
-        "x86_64-unknown-linux-gnu",
-        "--",
-        "--skip",
-        "descriptors_without_memory_are_an_error",
-    ]);
+    command.args(target).args(["--", "--skip", "descriptors_without_memory_are_an_error"]);
+    // The borders to other programs; libtxq's tests in C have sanitizers of their own.
+    let mut borders = cargo(true, &["test", "-p", "txq-control", "-p", "txq-preload", "-p", "txq-capi"]);
+    borders.args(["--lib", "--test", "socket"]).args(target);
     let flags = "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer";
     // A packet that outlives its pool leaks the pool's memory, which tests of that do on purpose.
     let options = "detect_leaks=0 allocator_may_return_null=1";
-    crate::run(command.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", options))
+    [command, borders]
+        .iter_mut()
+        .try_for_each(|command| crate::run(command.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", options)))
 }
 
 fn fuzz(deep: bool) -> Result<()> {
@@ -285,9 +314,16 @@ fn fuzz(deep: bool) -> Result<()> {
         if target == DEEP_FUZZ_TARGET {
             command.args(["--features", target]);
         }
+        if target == BARE_FUZZ_TARGET {
+            command.args(["--sanitizer", "none"]);
+        }
         if !deep {
             // A run of a few seconds gains less from better optimised code than the compiler takes to produce it.
             command.arg("--codegen-units=4").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        }
+        if target == "clients" {
+            // Its threads start and end while the sanitizer looks for leaks.
+            command.env("ASAN_OPTIONS", "detect_leaks=0");
         }
         crate::run(command.args(["--", &time, "-verbosity=0"]))
     })
@@ -297,6 +333,13 @@ fn fuzz(deep: bool) -> Result<()> {
 fn chaos(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
     crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
+}
+
+/// Runs the soak test of the daemon: five minutes, or half an hour.
+fn run_soak(deep: bool) -> Result<()> {
+    let mut command =
+        cargo(false, &["test", "-p", "txq-cli", "--test", "cli", "--", "socket::soak::", "--nocapture"]);
+    crate::run(command.env("TXQ_SOAK_SECONDS", if deep { "1800" } else { "300" }))
 }
 
 /// Runs the tests of the daemon that change or end it under traffic, with many more reloads.

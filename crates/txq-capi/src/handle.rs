@@ -23,7 +23,8 @@ const BROKEN: u32 = 2;
 /// The tag of a handle that was freed. Memory of freed handles is used again, so only most such uses are found.
 const GONE: u32 = 0xdead_7890;
 
-/// A value that one thread at a time uses.
+/// A value that one thread at a time uses. The tag is first, so that it can be read whatever handle a caller passes.
+#[repr(C)]
 pub(crate) struct Handle<T> {
     tag: AtomicU32,
     /// `FREE`, `IN_USE` or `BROKEN`. A call acquires it in `with` and releases it at its end, so each call sees the writes of
@@ -52,11 +53,13 @@ impl<T: Value> Handle<T> {
         if !handle.is_aligned() {
             return Err(Error::new(TXQ_E_INVALID, format!("the pointer is no {}", T::NAME)));
         }
-        // SAFETY: not null and aligned; the caller of the library passes only handles that it has not freed.
-        let handle = unsafe { &*handle };
-        if handle.tag.load(Relaxed) != T::TAG {
+        // SAFETY: not null and aligned; the caller of the library passes only handles that it has not freed, and each has its tag here.
+        let tag = unsafe { &*handle.cast::<AtomicU32>() };
+        if tag.load(Relaxed) != T::TAG {
             return Err(Error::new(TXQ_E_INVALID, format!("the pointer is no {}, or it was freed", T::NAME)));
         }
+        // SAFETY: as above, and it is a handle of this type.
+        let handle = unsafe { &*handle };
         if T::OF_PROCESS && handle.forks != forks() {
             let text = format!("the {} belongs to the parent process: create one after fork", T::NAME);
             return Err(Error::new(TXQ_E_FORKED, text));
@@ -162,6 +165,26 @@ mod tests {
         const TAG: u32 = 0x4321;
         const NAME: &'static str = "other";
         const OF_PROCESS: bool = false;
+    }
+
+    struct Large(#[expect(dead_code, reason = "its length counts")] [u64; 100]);
+
+    impl Value for Large {
+        const TAG: u32 = 0x5678;
+        const NAME: &'static str = "large";
+        const OF_PROCESS: bool = false;
+    }
+
+    /// A handle of a larger type has its tag where a smaller one has its own: nothing behind the smaller one is read.
+    #[test]
+    fn a_larger_type_reads_nothing_behind_a_smaller_one() {
+        assert_eq!(std::mem::offset_of!(Handle<Large>, tag), 0);
+        let handle = Handle::create(Number(7));
+        let wrong = handle.cast::<Handle<Large>>();
+        if wrong.is_aligned() {
+            assert_eq!(Handle::with(wrong, |_| Ok(())).unwrap_err().code, TXQ_E_INVALID);
+        }
+        assert!(Handle::take(handle).unwrap().is_some());
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) fn by_commands(builder: Builder, more: Option<Counters>) -> Builder {
     let added = Arc::new(Added::default());
     let (counted, removed) = (added.clone(), added.clone());
     builder
-        .make_devices(move |new| added.make(new).map_err(|error| format!("{error:#}").into()))
+        .make_devices(move |new| added.make(new).map_err(|error| crate::failure::line(&error).into()))
         .on_remove(move |device| lock(&removed.sockets).remove(device))
         .counters(move |device| {
             let own = lock(&counted.sockets).sockets.stats();

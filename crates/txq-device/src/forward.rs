@@ -170,8 +170,10 @@ impl Forwarder {
 
     /// Goes on with another receiver: that of an interface that is back. The old one is dropped; its counters stay in the sums.
     pub fn replace(&self, receiver: Box<dyn Receive>) {
-        *lock(&self.shared.next) = Some(receiver);
+        let unused = lock(&self.shared.next).replace(receiver);
         self.shared.changed.store(true, Relaxed);
+        // With no lock held: it is the program's.
+        drop(unused);
     }
 
     /// Returns the counters, which are 100 ms old at most.
@@ -272,7 +274,9 @@ impl Loop {
     }
 
     fn change(&mut self) {
-        if let Some(next) = lock(&self.shared.next).take() {
+        // Not in the condition, which would hold the lock while the old receiver is dropped.
+        let next = lock(&self.shared.next).take();
+        if let Some(next) = next {
             self.before = self.stats();
             self.receiver = next;
         }

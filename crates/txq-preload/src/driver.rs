@@ -33,6 +33,10 @@ const MAX_SENT_MESSAGE_BYTES: usize = 65_535 - 48;
 /// Time until the first retry of a datagram for which the kernel has no room, and the longest time, in nanoseconds.
 const RETRY: (Nanos, Nanos) = (50_000, 1_000_000);
 
+/// Tries of a datagram for which the kernel has no memory, a millisecond apart: a longer one than a small send buffer takes in fragments
+/// never gets it.
+const TRIES: u32 = 100;
+
 /// A packet's cookie: its socket, and what its headers do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag {
@@ -134,6 +138,8 @@ struct Tx {
     messages: Box<[Message]>,
     /// Time until the next retry.
     retry: Nanos,
+    /// How often the kernel had no memory for the message in front.
+    tries: u32,
     /// Whether the message in front met an earlier datagram's error.
     was_refused: bool,
 }
@@ -164,6 +170,7 @@ impl Tx {
             parts: (0..PARTS).map(part).collect(),
             messages: vec![Message::default(); MESSAGES].into(),
             retry: RETRY.0,
+            tries: 0,
             was_refused: false,
         }
     }
@@ -286,7 +293,8 @@ impl Tx {
             return Ok(0);
         }
         match error {
-            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM if error == libc::EAGAIN || self.tries < TRIES => {
+                self.tries += u32::from(error != libc::EAGAIN);
                 let after = self.retry;
                 self.retry = (after * 2).min(RETRY.1);
                 return Ok(after);
@@ -297,11 +305,12 @@ impl Tx {
             // Of an earlier datagram. The kernel has not looked at this one.
             return Ok(0);
         }
-        self.was_refused = false;
+        (self.was_refused, self.tries) = (false, 0);
         Err(match error {
             libc::ECONNREFUSED => DropReason::NoSocket,
             libc::EMSGSIZE => DropReason::PktTooBig,
             libc::EPERM => DropReason::NetfilterDrop,
+            libc::ENOBUFS | libc::ENOMEM => DropReason::NoMem,
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN | libc::EACCES => {
                 DropReason::IpOutnoroutes
             }
@@ -332,7 +341,7 @@ impl Transmit for Tx {
             };
             let (packets, reason) = match self.send(batch, socket) {
                 Ok(sent) => {
-                    (self.retry, self.was_refused) = (RETRY.0, false);
+                    (self.retry, self.tries, self.was_refused) = (RETRY.0, 0, false);
                     batch.move_front(sent, &mut done);
                     cx.sent_all(&mut done);
                     socket.left(sent as i32);

@@ -6,6 +6,8 @@ use crate::sys;
 
 /// The least size of a page. Where pages are larger, some are asked for more than once.
 const PAGE: usize = 4096;
+/// Addresses below are a program's: on 64 bits the kernel has the higher half, from bit 47 on at the lowest.
+const LOW: usize = usize::MAX >> 18;
 /// Pages that a call remembers.
 const REMEMBERED: usize = 8;
 
@@ -21,11 +23,12 @@ impl Readable {
         Self { pages: [0; REMEMBERED], next: 0 }
     }
 
-    /// Returns whether `len` bytes from `at` on can be read.
+    /// Returns whether `len` bytes from `at` on can be read. No bytes can be read anywhere in a program's part of the addresses:
+    /// beyond it the kernel returns EFAULT.
     pub(crate) fn covers<T>(&mut self, at: *const T, len: usize) -> bool {
         let first = at.addr();
         let Some(last) = first.checked_add(len.saturating_sub(1)) else { return false };
-        len == 0 || (first / PAGE..=last / PAGE).all(|page| self.has(page))
+        len == 0 && first < LOW || (first / PAGE..=last / PAGE).all(|page| self.has(page))
     }
 
     fn has(&mut self, page: usize) -> bool {
@@ -69,7 +72,11 @@ mod tests {
             readable.covers(half.wrapping_sub(1), 1) && readable.covers(half.wrapping_sub(1 << 16), 1 << 16)
         );
         assert!(!readable.covers(half.wrapping_sub(1), 2) && !readable.covers(half, 1));
-        assert!(readable.covers(half, 0) && !readable.covers(half.wrapping_sub(1), usize::MAX));
+        assert!(readable.covers(half.wrapping_sub(1), 0) && readable.covers(std::ptr::null::<u8>(), 0));
+        assert!(
+            !readable.covers(half.with_addr(usize::MAX - 4), 0)
+                && !readable.covers(half.wrapping_sub(1), usize::MAX)
+        );
         assert!(!readable.covers(std::ptr::null::<u8>(), 1));
         // SAFETY: any bytes are an integer.
         let read = unsafe { (readable.read::<u64>(half.wrapping_sub(3).cast()), readable.read(&9u32)) };

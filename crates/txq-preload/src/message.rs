@@ -157,7 +157,7 @@ pub(crate) fn place(address: &Address) -> Option<Place> {
 pub(crate) fn control(message: &libc::msghdr, said: &mut Said, memory: &mut Readable) -> Option<()> {
     #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
     let len = message.msg_controllen as usize;
-    if message.msg_control.is_null() || len == 0 {
+    if len == 0 {
         return Some(());
     }
     let mut bytes = [0u8; CONTROL];

@@ -292,6 +292,10 @@ impl Planned {
             return None;
         }
         let (ip, leaves_by) = said.source.unzip();
+        if ip.is_some_and(|ip| ip.is_ipv4() != place.address.is_ipv4()) {
+            // The kernel ignores a source of the other family.
+            return None;
+        }
         let leaves_by = leaves_by.unwrap_or(0);
         let interface = if place.interface > 0 { place.interface } else { leaves_by };
         let is_clear = leaves_by == 0 || leaves_by == interface;

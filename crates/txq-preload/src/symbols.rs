@@ -136,7 +136,8 @@ unsafe extern "C-unwind" fn sendto(
     to_len: socklen_t,
 ) -> ssize_t {
     let part = iovec { iov_base: bytes.cast_mut(), iov_len: len };
-    match send_one(fd, &One(message(to, to_len, &part, 1)), flags) {
+    // An address of length 0 is none to `sendmsg`, and an error of this call, as one of length 1 is.
+    match send_one(fd, &One(message(to, to_len.max(1), &part, 1)), flags) {
         Some(result) => result,
         None => {
             next!(c"sendto", fn(fd => c_int, bytes => *const c_void, len => size_t, flags => c_int, to => *const sockaddr, to_len => socklen_t) -> ssize_t)

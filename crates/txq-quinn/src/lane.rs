@@ -71,6 +71,8 @@ pub(crate) enum Sent {
     Taken,
     /// The device has been shut down.
     Gone,
+    /// The remote is new, and the caller has not said its class.
+    Unclassified,
 }
 
 impl Lane {
@@ -89,19 +91,23 @@ impl Lane {
         self.counts
     }
 
-    /// Sends the datagrams of a transmit, in order; returns what lacks if it would block. `hash` is that of the remote.
+    /// Sends the datagrams of a transmit, in order; returns what lacks if it would block. `hash` is that of the remote, and `class`
+    /// its class, which a new remote needs.
     pub(crate) fn send(
         &mut self,
         transmit: &Transmit<'_>,
         hash: u32,
+        class: Option<Class>,
         rate: Rate,
         rules: &Rules,
     ) -> Result<Sent, Lacks> {
         let to = transmit.destination;
         let contents = (transmit.contents.as_ptr().addr(), transmit.contents.len());
         let segment = transmit.segment_size.unwrap_or(transmit.contents.len()).max(1);
-        self.know(to, hash, rules);
-        let Some(remote) = self.remotes.get_mut(&to) else { return Ok(Sent::Taken) };
+        if let Some(class) = class {
+            self.know(to, hash, class);
+        }
+        let Some(remote) = self.remotes.get_mut(&to) else { return Ok(Sent::Unclassified) };
         let before = remote.partly.take().filter(|partly| partly.contents == contents);
         let mut sent = before.map_or(0, |partly| partly.sent);
 
@@ -176,7 +182,7 @@ impl Lane {
     }
 
     /// Adds a remote, if it is new. Forgets the idle ones first, once they are as many as the busy ones were.
-    fn know(&mut self, to: SocketAddr, hash: u32, rules: &Rules) {
+    fn know(&mut self, to: SocketAddr, hash: u32, class: Class) {
         if self.remotes.contains_key(&to) {
             return;
         }
@@ -185,7 +191,6 @@ impl Lane {
             self.remotes.retain(|_, remote| remote.flow.outstanding() > 0 || remote.pacer.is_ahead(now));
             self.crowded = (self.remotes.len() * 2).max(FEW);
         }
-        let class = rules.classify.as_ref().map_or_else(Class::default, |classify| classify(to));
         let remote = Remote { flow: Flow::new(), class, hash, pacer: Pacer::default(), partly: None };
         self.remotes.insert(to, remote);
     }
@@ -200,10 +205,11 @@ impl Lane {
         self.remotes.get(remote).map_or(Duration::ZERO, |remote| remote.pacer.ahead(txq::now()))
     }
 
-    /// Registers a poller's task until there is a buffer of `len` bytes, or returns whether the device is there.
-    pub(crate) fn poll_buffer(&mut self, poller: u64, len: usize, waker: &Waker) -> Poll<Sent> {
+    /// Registers a poller's task until there is a buffer of `len` bytes, or returns whether the device is there. Takes the waker if
+    /// it registers one.
+    pub(crate) fn poll_buffer(&mut self, poller: u64, len: usize, waker: &mut Option<Waker>) -> Poll<Sent> {
         if self.spare.is_none() {
-            self.wakers.add(poller, waker);
+            waker.take().into_iter().for_each(|waker| self.wakers.add(poller, waker));
             match self.sender.poll_buffer(len, &Waker::from(self.wakers.clone())) {
                 Poll::Ready(Ok(packet)) => self.spare = Some(packet),
                 Poll::Ready(Err(WaitError::Gone { .. })) => return self.ready(poller, Sent::Gone),
@@ -216,10 +222,15 @@ impl Lane {
         self.ready(poller, Sent::Taken)
     }
 
-    /// Registers a poller's task until the queue of a remote has room, or returns whether the device is there.
-    pub(crate) fn poll_room(&mut self, poller: u64, remote: &SocketAddr, waker: &Waker) -> Poll<Sent> {
+    /// As [`poll_buffer`](Lane::poll_buffer), until the queue of a remote has room.
+    pub(crate) fn poll_room(
+        &mut self,
+        poller: u64,
+        remote: &SocketAddr,
+        waker: &mut Option<Waker>,
+    ) -> Poll<Sent> {
         let Some(remote) = self.remotes.get(remote) else { return self.ready(poller, Sent::Taken) };
-        self.wakers.add(poller, waker);
+        waker.take().into_iter().for_each(|waker| self.wakers.add(poller, waker));
         self.sender.disregard_drops();
         match self.sender.poll_room_on(&remote.flow, &Waker::from(self.wakers.clone())) {
             Poll::Ready(Room::Gone) => self.ready(poller, Sent::Gone),
@@ -245,6 +256,11 @@ impl Lane {
 }
 
 impl Rules {
+    /// Returns the class of a remote. Called with no lane held: the function is the program's.
+    pub(crate) fn class(&self, remote: SocketAddr) -> Class {
+        self.classify.as_ref().map_or_else(Class::default, |classify| classify(remote))
+    }
+
     /// Returns the source of a transmit: the address that quinn received on, or that of the socket.
     fn source(&self, from: Option<IpAddr>) -> SocketAddr {
         match from {

@@ -104,6 +104,7 @@ mod builder;
 mod class;
 mod counts;
 mod lane;
+mod later;
 mod pace;
 mod paced;
 mod poller;

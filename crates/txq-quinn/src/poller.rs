@@ -66,14 +66,16 @@ impl Poller {
         let Refusal { lane, remote, lacks } = refusal;
         let socket = self.socket.clone();
         loop {
+            // Cloned, and dropped if it is not needed, with no lane held.
+            let mut waker = Some(cx.waker().clone());
             let polled = match lacks {
                 Lacks::Share => return self.poll_share(lane, &remote, cx),
-                Lacks::Buffer(len) => socket.lane(lane).poll_buffer(self.number, len, cx.waker()),
-                Lacks::Room => socket.lane(lane).poll_room(self.number, &remote, cx.waker()),
+                Lacks::Buffer(len) => socket.lane(lane).poll_buffer(self.number, len, &mut waker),
+                Lacks::Room => socket.lane(lane).poll_room(self.number, &remote, &mut waker),
             };
             match polled {
                 Poll::Ready(Sent::Gone) => socket.end(),
-                Poll::Ready(Sent::Taken) => {}
+                Poll::Ready(Sent::Taken | Sent::Unclassified) => {}
                 Poll::Pending => {
                     if self.alarm().poll(&socket, AGAIN, cx).is_pending() {
                         return Poll::Pending;
@@ -160,7 +162,7 @@ impl UdpPoller for Poller {
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        // Not waited for: the connection may be dropped by the thread that wakes it, which has the lane.
+        // Not waited for: the thread that drops the connection may have the lane.
         if let Some(refusal) = self.wait
             && let Some(mut lane) = self.socket.try_lane(refusal.lane)
         {

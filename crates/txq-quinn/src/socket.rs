@@ -3,7 +3,9 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSliceMut};
+use std::mem;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,6 +18,7 @@ use txq::NetDev;
 use crate::builder::Builder;
 use crate::counts::Counts;
 use crate::lane::{Lane, Rules, Sent};
+use crate::later::Held;
 use crate::poller::Poller;
 use crate::turn::{self, Refusal};
 
@@ -39,6 +42,26 @@ pub struct Socket {
     reader: Mutex<Option<Waker>>,
     /// The number of the next poller, from 1.
     pollers: AtomicU64,
+}
+
+/// A lane that is locked. The fields are dropped in this order: wakers that are due run when the lane is released.
+pub(crate) struct LaneGuard<'s> {
+    lane: MutexGuard<'s, Lane>,
+    _held: Held,
+}
+
+impl Deref for LaneGuard<'_> {
+    type Target = Lane;
+
+    fn deref(&self) -> &Lane {
+        &self.lane
+    }
+}
+
+impl DerefMut for LaneGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Lane {
+        &mut self.lane
+    }
 }
 
 impl fmt::Debug for Socket {
@@ -93,18 +116,20 @@ impl Socket {
         self.rules.share
     }
 
-    pub(crate) fn lane(&self, lane: usize) -> MutexGuard<'_, Lane> {
+    pub(crate) fn lane(&self, lane: usize) -> LaneGuard<'_> {
         // A panic in a qdisc of the program's leaves the lane usable: the sender counts its packets itself.
-        self.lanes[lane].lock().unwrap_or_else(PoisonError::into_inner)
+        let lane = self.lanes[lane].lock().unwrap_or_else(PoisonError::into_inner);
+        LaneGuard { lane, _held: Held::new() }
     }
 
     /// As [`lane`](Socket::lane), without waiting.
-    pub(crate) fn try_lane(&self, lane: usize) -> Option<MutexGuard<'_, Lane>> {
-        match self.lanes[lane].try_lock() {
-            Ok(lane) => Some(lane),
-            Err(TryLockError::Poisoned(lane)) => Some(lane.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(crate) fn try_lane(&self, lane: usize) -> Option<LaneGuard<'_>> {
+        let lane = match self.lanes[lane].try_lock() {
+            Ok(lane) => lane,
+            Err(TryLockError::Poisoned(lane)) => lane.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(LaneGuard { lane, _held: Held::new() })
     }
 
     /// Ends the endpoint: its task finds the error when it receives. An error from `try_send` would end one connection's
@@ -122,19 +147,27 @@ impl Socket {
 
     /// Registers the task that receives; an error if the device is gone.
     fn register(&self, waker: &Waker) -> io::Result<()> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.gone.load(Ordering::Relaxed) {
-            let why = format!(
-                "device \"{}\" has been shut down: close the endpoint before its device",
-                self.device
-            );
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, why));
+        // Cloned and dropped with the lock released: both are the executor's code.
+        let mut fresh = None;
+        loop {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.gone.load(Ordering::Relaxed) {
+                let why = format!(
+                    "device \"{}\" has been shut down: close the endpoint before its device",
+                    self.device
+                );
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, why));
+            }
+            if reader.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                return Ok(());
+            }
+            if fresh.is_some() {
+                mem::swap(&mut *reader, &mut fresh);
+                return Ok(());
+            }
+            drop(reader);
+            fresh = Some(waker.clone());
         }
-        match &mut *reader {
-            Some(known) => known.clone_from(waker),
-            None => *reader = Some(waker.clone()),
-        }
-        Ok(())
     }
 }
 
@@ -154,8 +187,14 @@ impl AsyncUdpSocket for Socket {
         let lane = ((u128::from(hash) * self.lanes.len() as u128) >> 64) as usize;
         // 0 would mean that the hash is not known.
         let flow = (hash as u32).max(1);
-        match self.lane(lane).send(transmit, flow, rate, &self.rules) {
-            Ok(Sent::Taken) => Ok(()),
+        // In statements of their own, which release the lane.
+        let mut sent = self.lane(lane).send(transmit, flow, None, rate, &self.rules);
+        if sent == Ok(Sent::Unclassified) {
+            let class = Some(self.rules.class(remote));
+            sent = self.lane(lane).send(transmit, flow, class, rate, &self.rules);
+        }
+        match sent {
+            Ok(Sent::Taken | Sent::Unclassified) => Ok(()),
             Ok(Sent::Gone) => {
                 self.end();
                 Ok(())

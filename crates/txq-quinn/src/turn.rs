@@ -28,7 +28,7 @@ pub(crate) struct Refusal {
 }
 
 /// What a transmit waits for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lacks {
     /// A buffer of so many bytes.
     Buffer(usize),

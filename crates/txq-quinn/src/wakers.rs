@@ -6,6 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+use crate::later::{self, Due};
+
 /// The tasks that wait, by the number of their poller.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(Mutex<Vec<(u64, Waker)>>);
@@ -16,26 +18,26 @@ impl Wakers {
     }
 
     /// Adds the task of a poller, or replaces the poller's earlier one.
-    pub(crate) fn add(&self, poller: u64, waker: &Waker) {
-        let mut list = self.lock();
-        match list.iter_mut().find(|(number, _)| *number == poller) {
-            Some((_, known)) => known.clone_from(waker),
-            None => list.push((poller, waker.clone())),
-        }
+    pub(crate) fn add(&self, poller: u64, waker: Waker) {
+        self.remove(poller);
+        self.lock().push((poller, waker));
     }
 
     /// Removes the task of a poller; returns whether none is left.
     pub(crate) fn remove(&self, poller: u64) -> bool {
-        let mut list = self.lock();
-        list.retain(|(number, _)| *number != poller);
-        list.is_empty()
+        let (waker, is_empty) = {
+            let mut list = self.lock();
+            let at = list.iter().position(|(number, _)| *number == poller);
+            (at.map(|at| list.swap_remove(at).1), list.is_empty())
+        };
+        later::run(waker.map(Due::Drop));
+        is_empty
     }
 
     /// Wakes all tasks, and forgets them.
     pub(crate) fn wake_all(&self) {
-        // Woken without the lock: a waker is the executor's code.
         let list = std::mem::take(&mut *self.lock());
-        list.into_iter().for_each(|(_, waker)| waker.wake());
+        later::run(list.into_iter().map(|(_, waker)| Due::Wake(waker)));
     }
 }
 

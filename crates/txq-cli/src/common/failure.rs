@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::common::out::printable;
 
@@ -54,7 +56,8 @@ pub fn tell(program: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
 }
 
-/// Returns an error and its causes as one line, the outermost first. A cause that the line already quotes is left out.
+/// Returns an error and its causes as one line, the outermost first. A cause that the line already quotes is left out. At a limit of
+/// descriptors the line ends with the limit and the remedy.
 pub fn line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -62,7 +65,26 @@ pub fn line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
     }
-    line
+    match limit_of_descriptors(&line) {
+        Some(limit) => format!("{line}: {limit}"),
+        None => line,
+    }
+}
+
+/// Returns which limit of descriptors an error has met, and the remedy. Errors of drivers are texts by now, so the text decides.
+fn limit_of_descriptors(line: &str) -> Option<String> {
+    let says = |errno: Errno| line.contains(&format!("(os error {})", errno.raw_os_error()));
+    if says(Errno::MFILE) {
+        let limit = getrlimit(Resource::Nofile).current;
+        let limit = limit.map_or("all".to_owned(), |limit| limit.to_string());
+        return Some(format!(
+            "this process has as many open descriptors as it may have, {limit}: raise `ulimit -n`, or LimitNOFILE= of its unit"
+        ));
+    }
+    says(Errno::NFILE).then(|| {
+        "the system has as many open files as it may have: end programs, or raise `sysctl fs.file-max`"
+            .to_owned()
+    })
 }
 
 /// Prints clap's answer to a command line of `program`, help to stdout, an error as one line and the usage to stderr; returns

@@ -27,17 +27,17 @@ pub(crate) struct Recording<'c> {
 }
 
 impl<'c> Recording<'c> {
-    /// Reads all frames of a capture; an error if it is damaged or has no frame.
-    pub(crate) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
-        Self::read(capture, false)
+    /// Reads all frames of a capture; an error if it is damaged or has no frame, or more than `most`.
+    pub(crate) fn of(capture: &'c Capture, most: usize) -> anyhow::Result<Self> {
+        Self::read(capture, false, most)
     }
 
     /// As [`of`](Self::of), of a capture that may end within its last frame, which is left out.
     pub(crate) fn of_torn(capture: &'c Capture) -> anyhow::Result<Self> {
-        Self::read(capture, true)
+        Self::read(capture, true, usize::MAX)
     }
 
-    fn read(capture: &'c Capture, may_be_torn: bool) -> anyhow::Result<Self> {
+    fn read(capture: &'c Capture, may_be_torn: bool, most: usize) -> anyhow::Result<Self> {
         let mut recording = Self {
             frames: Vec::new(),
             link: Link::Ethernet,
@@ -65,6 +65,11 @@ impl<'c> Recording<'c> {
                 capture.name(),
                 recording.link,
                 frame.link
+            );
+            ensure!(
+                recording.frames.len() < most,
+                "capture \"{}\" has more than {most} frames, of which each takes memory: cut it, with `editcap -r`",
+                capture.name()
             );
             recording.frames.push(frame.data);
             recording.times.push(frame.at);

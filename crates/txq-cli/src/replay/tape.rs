@@ -8,6 +8,9 @@ use txq_device::capture::Capture;
 
 use super::file::Recording;
 
+/// The most frames of a capture: of a file of short records, their index would be longer than the file.
+const MOST_FRAMES: usize = 1 << 23;
+
 /// A capture without damage, and what a device must be able to send.
 #[derive(Debug)]
 pub(crate) struct Tape {
@@ -21,7 +24,7 @@ impl Tape {
     /// Reads a file. Its frames are the payload of datagrams if `remote` is given.
     pub(crate) fn read(file: &Path, remote: Option<SocketAddr>) -> anyhow::Result<Self> {
         let capture = Capture::open(file)?;
-        let recording = Recording::of(&capture)?;
+        let recording = Recording::of(&capture, MOST_FRAMES)?;
         let (link, mut longest) = (recording.link(), recording.longest());
         if let Some(remote) = remote {
             longest = recording.datagrams(remote)?.iter().map(Vec::len).max().unwrap_or(0);
@@ -47,7 +50,7 @@ impl Tape {
 
     /// Returns the frames; [`Tape::read`] has found no error in them.
     pub(crate) fn recording(&self) -> anyhow::Result<Recording<'_>> {
-        Recording::of(&self.capture)
+        Recording::of(&self.capture, MOST_FRAMES)
     }
 
     /// Returns whether both have the same frames at the same times.

@@ -30,10 +30,23 @@ fn bytes(flows: u32, times: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
 fn a_clock_that_jumps_does_not_stop_a_replay() {
     let seconds = [5, 6, 1_700_000_000, 1_700_000_001, 1_699_996_400, 1_699_996_402, 1_699_996_401];
     let capture = Capture::from_bytes("test", bytes(1, seconds.map(|at| (at, 0)).into_iter())).unwrap();
-    let schedule =
-        schedule(&Recording::of(&capture).unwrap(), Rate::Recorded, 1.0, Some(Duration::from_secs(10)));
+    let schedule = schedule(
+        &Recording::of(&capture, usize::MAX).unwrap(),
+        Rate::Recorded,
+        1.0,
+        Some(Duration::from_secs(10)),
+    );
     let due: Vec<u64> = (0..7).map(|n| schedule.as_ref().unwrap().due(0, n) / 1_000_000_000).collect();
     assert_eq!(due, [0, 1, 11, 12, 12, 14, 13]);
+}
+
+/// Each frame takes memory, also one without bytes.
+#[test]
+fn a_capture_of_too_many_frames_is_refused() {
+    let capture = pcap(10, 1, 100);
+    assert!(Recording::of(&capture, 10).is_ok());
+    let error = Recording::of(&capture, 9).map(drop).unwrap_err().to_string();
+    assert!(error.contains("more than 9 frames"), "{error}");
 }
 
 /// A capture that was killed lacks the end of its last frame; the others are sent.
@@ -42,7 +55,7 @@ fn a_capture_that_ends_early_is_sent_up_to_there() {
     let bytes = bytes(1, (0..3).map(|n| (n, 0)));
     let capture = Capture::from_bytes("test", &bytes[..bytes.len() - 1]).unwrap();
     // A daemon's file may still be written.
-    assert!(Recording::of(&capture).is_err());
+    assert!(Recording::of(&capture, usize::MAX).is_err());
     let recording = Recording::of_torn(&capture).unwrap();
     assert_eq!(recording.frames().len(), 2);
     let warning = recording.warning(std::path::Path::new("x.pcap")).unwrap();
@@ -52,7 +65,7 @@ fn a_capture_that_ends_early_is_sent_up_to_there() {
 #[test]
 fn each_flow_has_one_thread_and_its_order() {
     let capture = pcap(1000, 50, 1);
-    let recording = Recording::of(&capture).unwrap();
+    let recording = Recording::of(&capture, usize::MAX).unwrap();
     let dealt = deal(&recording, 4);
     assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), 1000);
     assert!(dealt.iter().all(|frames| frames.is_sorted() && !frames.is_empty()));
@@ -65,7 +78,7 @@ fn each_flow_has_one_thread_and_its_order() {
 #[test]
 fn schedules_keep_the_rate_over_passes() {
     let capture = pcap(10, 1, 100);
-    let recording = Recording::of(&capture).unwrap();
+    let recording = Recording::of(&capture, usize::MAX).unwrap();
     let due = |rate: &str, pass, index| {
         schedule(&recording, rate.parse().unwrap(), 1.0, None).unwrap().due(pass, index)
     };
@@ -84,7 +97,7 @@ fn schedules_keep_the_rate_over_passes() {
 #[test]
 fn the_frames_that_are_due_are_counted() {
     let capture = pcap(10, 3, 100);
-    let recording = Recording::of(&capture).unwrap();
+    let recording = Recording::of(&capture, usize::MAX).unwrap();
     for rate in ["1kpps", "700mpps", "3gpps", "336kbit", "recorded"] {
         let schedule = schedule(&recording, rate.parse().unwrap(), 1.0, None).unwrap();
         let part = |frames| Part {
@@ -113,7 +126,7 @@ fn the_frames_that_are_due_are_counted() {
 #[test]
 fn a_recording_of_one_moment_is_not_rated() {
     let capture = pcap(10, 3, 0);
-    let recording = Recording::of(&capture).unwrap();
+    let recording = Recording::of(&capture, usize::MAX).unwrap();
     let schedule = schedule(&recording, Rate::Recorded, 1.0, None);
     let schedule = schedule.as_ref();
     let part = Part { recording: &recording, schedule, frames: vec![0], passes: 1, pass: 0, next: 0 };
@@ -124,7 +137,7 @@ fn a_recording_of_one_moment_is_not_rated() {
 #[test]
 fn a_part_ends_after_its_passes() {
     let capture = pcap(3, 1, 1);
-    let recording = Recording::of(&capture).unwrap();
+    let recording = Recording::of(&capture, usize::MAX).unwrap();
     let part =
         |frames, passes| Part { recording: &recording, schedule: None, frames, passes, pass: 0, next: 0 };
     let count = |mut part: Part<'_>| std::iter::from_fn(|| part.next().map(|frame| frame.len)).count();

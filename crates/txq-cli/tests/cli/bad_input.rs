@@ -285,6 +285,41 @@ fn devices_that_do_not_open() {
     );
 }
 
+/// Each device has a file: a process that may have 40 descriptors has no 60 of them.
+#[test]
+fn too_many_descriptors() {
+    const REMEDY: &str = "as it may have, 40: raise `ulimit -n`, or LimitNOFILE= of its unit";
+    let folder = Folder::new();
+    let device = |n: usize| {
+        format!(
+            "[[device]]\nname = \"d{n}\"\npcap = {{ file = \"{}\" }}\n",
+            folder.path(&format!("{n}.pcap")).display()
+        )
+    };
+    let limited = |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_txq")]).args(arguments);
+        command
+    };
+    let sender = "[[sender]]\ndevice = \"d0\"\n";
+    let config = folder.file("run.toml", (0..60).map(device).collect::<String>() + sender);
+    refused(&run(&mut limited(&["run", &config])), SYSTEM, &[REMEDY]);
+    // A daemon says it to the program that asks it for one more.
+    let (config, socket) =
+        (folder.file("daemon.toml", device(0)), folder.path("socket").display().to_string());
+    let mut daemon = Running::start(&mut limited(&["daemon", "--config", &config, "--socket", &socket]));
+    daemon.wait_for_text("listening on", Duration::from_secs(120));
+    let ended = (1..60).map(|n| {
+        let (name, file) = (format!("d{n}"), folder.path(&format!("{n}.pcap")).display().to_string());
+        txq(&["dev", "--socket", &socket, "add", &name, "type", "pcap", "file", &file])
+    });
+    let ended = ended.into_iter().find(|ended| !ended.status.success()).expect("an error");
+    assert_eq!(ended.status.code(), Some(SYSTEM));
+    assert!(ended.stderr.contains(REMEDY), "{}", ended.stderr);
+    daemon.signal(libc::SIGTERM);
+    assert!(daemon.finish(Duration::from_secs(120)).status.success());
+}
+
 #[test]
 fn a_user_without_permission() {
     const TEST: &str = "a_user_without_permission";

@@ -4,4 +4,5 @@ pub(crate) mod bench;
 mod check;
 mod clients;
 mod reload;
+mod soak;
 mod words;

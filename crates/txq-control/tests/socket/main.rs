@@ -3,5 +3,6 @@
 mod bounds;
 mod chaos;
 mod common;
+mod floods;
 mod hostile;
 mod serve;

@@ -350,7 +350,7 @@ impl<A: Arch> Drop for Cache<A> {
         self.note_credit(home.account().read());
         // First, so that from now on buffers freed to this home go to the stock. A run counted before still goes to the
         // inbox, where a sender without buffers finds it.
-        home.vacate(self.seen, self.out as u32);
+        self.shared.memory.homes.vacate(home, self.seen, self.out as u32);
         if home.account().read().backlog() > 0 {
             self.take_from(home);
         }

@@ -103,8 +103,9 @@ impl<A: Arch> Tally<A> {
     /// Wakes the sender if it waits for credit or for a buffer, to look at its device. It keeps its place in the line.
     pub fn wake_to_look(&self) {
         self.home().wake_to_look();
-        let waker = self.pool.memory.store.with_line(|line| line.renew(self.home.as_ptr(), None));
-        waker.flatten().into_iter().for_each(waiter::wake);
+        let mut waker = None;
+        self.pool.memory.store.with_line(|line| line.renew(self.home.as_ptr(), &mut waker));
+        waker.into_iter().for_each(waiter::wake);
     }
 
     /// Whether no other sender has moved in since. If one has, the other methods include its packets.

@@ -1,5 +1,6 @@
 //! A sender's home: the inbox, the account and the kick that other threads reach it by.
 
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -56,7 +57,7 @@ pub(crate) struct Home<A: Arch> {
     /// The CPU that its sender allocates on. Written by the sender; a hint for all others.
     pub(super) cpu: A::AtomicU32,
     /// [`Word::freed`] at which all packets of the last sender are freed. Written by that sender before it vacates the home
-    /// (release), read by the next sender before it occupies the home, and again after (acquire).
+    /// (release), read by the next sender before it occupies the home (the lock of `Homes::vacant` orders both).
     settled: A::AtomicU32,
     pub(super) store: Arc<Store<A>>,
     /// Whether no sender may occupy this home: it is the home of copies, which count for no sender. It is always vacant, so
@@ -66,6 +67,8 @@ pub(crate) struct Home<A: Arch> {
     name: Mutex<String>,
     /// The home made before this one. Never changes.
     next: *const Home<A>,
+    /// The vacant home behind this one in [`Vacant`]; null for the last. Accessed under the lock of `Homes::vacant`; relaxed.
+    next_vacant: A::AtomicPtr<Home<A>>,
 }
 
 struct Front<A: Arch> {
@@ -281,25 +284,50 @@ impl<A: Arch> Home<A> {
     }
 
     /// Leaves the home at the end of its sender, which has seen `freed` and has `out` packets still in use.
-    pub(super) fn vacate(&self, freed: u32, out: u32) {
+    fn vacate(&self, freed: u32, out: u32) {
         self.settled.store(super::account::after(freed, out), Relaxed);
         self.account().vacate();
     }
 
-    /// Occupies the home; returns whether it did. Refuses if the home is occupied or packets of the last sender are still in
-    /// use: their credit must not go to the next sender.
+    /// Occupies the home, which the caller has taken off the list of vacant ones; returns whether it did. Refuses if packets of
+    /// the last sender are still in use: their credit must not go to the next sender.
     fn occupy(&self) -> bool {
-        let word = self.account().read();
-        if self.nobodys || !word.vacant() || word.freed() != self.settled.load(Relaxed) {
-            return false;
+        let is_settled = self.account().read().freed() == self.settled.load(Relaxed);
+        is_settled && self.account().occupy().is_some()
+    }
+}
+
+/// How many vacant homes a new sender tries: packets of their last senders may still be in use.
+const TRIES: usize = 8;
+
+/// The vacant homes, the one that has been vacant longest first.
+struct Vacant<A: Arch> {
+    first: *const Home<A>,
+    /// Valid while `first` is not null.
+    last: *const Home<A>,
+}
+
+// SAFETY: homes are shared between threads, and live as long as their pool.
+unsafe impl<A: Arch> Send for Vacant<A> {}
+
+impl<A: Arch> Vacant<A> {
+    /// Appends a home.
+    fn push(&mut self, home: &Home<A>) {
+        home.next_vacant.store(ptr::null_mut(), Relaxed);
+        // SAFETY: homes live as long as the list.
+        match unsafe { self.last.as_ref() }.filter(|_| !self.first.is_null()) {
+            Some(last) => last.next_vacant.store(ptr::from_ref(home).cast_mut(), Relaxed),
+            None => self.first = home,
         }
-        let Some(word) = self.account().occupy() else { return false };
-        // Another sender may have occupied and left the home between `read` and `occupy`.
-        let settled = word.freed() == self.settled.load(Relaxed);
-        if !settled {
-            self.account().vacate();
-        }
-        settled
+        self.last = home;
+    }
+
+    /// Takes the first home.
+    fn pop(&mut self) -> Option<NonNull<Home<A>>> {
+        // SAFETY: as in `push`.
+        let first = unsafe { self.first.as_ref() }?;
+        self.first = first.next_vacant.load(Relaxed);
+        Some(first.into())
     }
 }
 
@@ -309,16 +337,38 @@ pub(super) struct Homes<A: Arch> {
     /// The home built last; null when there is none. A thread that builds a home pushes it by compare-exchange (release);
     /// readers acquire it and every home that it links to.
     newest: A::AtomicPtr<Home<A>>,
+    /// The vacant ones, so that a new sender does not walk along all.
+    vacant: SpinLock<A, Vacant<A>>,
 }
 
 impl<A: Arch> Homes<A> {
     pub(super) fn new() -> Self {
-        Self { newest: A::AtomicPtr::new(ptr::null_mut()) }
+        let vacant = SpinLock::new(Vacant { first: ptr::null(), last: ptr::null() });
+        Self { newest: A::AtomicPtr::new(ptr::null_mut()), vacant }
+    }
+
+    /// Leaves a home at the end of its sender, as [`Home::vacate`].
+    pub(super) fn vacate(&self, home: &Home<A>, freed: u32, out: u32) {
+        home.vacate(freed, out);
+        self.vacant.with(|held| held.data().push(home));
+    }
+
+    /// Occupies a vacant home. One that refuses goes to the end of the list.
+    fn occupy_vacant(&self) -> Option<&Home<A>> {
+        for _ in 0..TRIES {
+            // SAFETY: homes live as long as `self`.
+            let home = unsafe { self.vacant.with(|held| held.data().pop())?.as_ref() };
+            if home.occupy() {
+                return Some(home);
+            }
+            self.vacant.with(|held| held.data().push(home));
+        }
+        None
     }
 
     /// Returns a home for a sender: a vacant one, or a new one.
     pub(super) fn occupy(&self, name: &str, cpu: CpuId, store: &Arc<Store<A>>) -> &Home<A> {
-        let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store, false));
+        let home = self.occupy_vacant().unwrap_or_else(|| self.build(store, false));
         *home.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
         home.cpu.store(cpu, Relaxed);
         home.fate.occupied();
@@ -353,6 +403,7 @@ impl<A: Arch> Homes<A> {
             nobodys,
             name: Mutex::new(String::new()),
             next: newest,
+            next_vacant: A::AtomicPtr::new(ptr::null_mut()),
         }));
         // SAFETY: not published yet.
         let fresh = unsafe { &*home };

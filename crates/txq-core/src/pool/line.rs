@@ -56,11 +56,11 @@ impl<A: Arch> Line<A> {
         self.0.push_back(Place { home, waker: Some(waker) });
     }
 
-    /// Replaces the waker of the sender of `home` by `waker`, which stays in the line; returns the old one. Returns `None`
-    /// if the sender has left the line with a buffer. The caller drops wakers with no lock held.
-    pub(super) fn renew(&mut self, home: *const Home<A>, waker: Option<Waker>) -> Option<Option<Waker>> {
-        let place = self.0.iter_mut().find(|place| ptr::eq(place.home, home))?;
-        Some(mem::replace(&mut place.waker, waker))
+    /// Exchanges the waker of the sender of `home`, which stays in the line, with `waker`. Returns false and leaves `waker` if
+    /// the sender has left the line with a buffer. The caller drops wakers with no lock held.
+    pub(super) fn renew(&mut self, home: *const Home<A>, waker: &mut Option<Waker>) -> bool {
+        let place = self.0.iter_mut().find(|place| ptr::eq(place.home, home));
+        place.map(|place| mem::swap(&mut place.waker, waker)).is_some()
     }
 
     /// Removes the sender of `home` if it is still in the line; returns its waker. The caller drops it with no lock held.

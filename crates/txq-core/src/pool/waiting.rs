@@ -38,8 +38,9 @@ impl<A: Arch> Cache<A> {
                 }
             }
         }
-        let (home, waker) = (self.home_ptr(), Some(waker.clone()));
-        if self.store().with_line(|line| line.renew(home, waker)).is_some() {
+        // Cloned before the lock is taken, and dropped after: both are the program's code.
+        let (home, mut waker) = (self.home_ptr(), Some(waker.clone()));
+        if self.store().with_line(|line| line.renew(home, &mut waker)) {
             return Poll::Pending;
         }
         self.in_line = false;

@@ -17,6 +17,7 @@
 //! waiter.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
@@ -226,7 +227,7 @@ impl<A: Arch> Fill<A> {
     fn wake_all(&self, f: impl Fn(Word) -> u64) {
         let woken = self.with_list(|list| {
             self.update(f);
-            std::mem::take(list)
+            mem::take(list)
         });
         woken.into_iter().for_each(Entry::wake);
     }
@@ -251,14 +252,16 @@ impl<A: Arch> Fill<A> {
     /// Replaces the waker of a sender that is still on the list, and keeps its place; returns false if the sender is not on
     /// the list. The caller checks the word after this, as after [`watch`](Fill::watch).
     pub fn watch_on(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: &Waker) -> bool {
-        let fresh = waker.clone();
-        let old = self.with_list(|list| {
-            let entry = list.iter_mut().find(|entry| Arc::ptr_eq(&entry.waiter, waiter))?;
+        // Cloned before the lock is taken, and dropped after: both are the program's code.
+        let mut waker = Some(waker.clone());
+        self.with_list(|list| {
+            let Some(entry) = list.iter_mut().find(|entry| Arc::ptr_eq(&entry.waiter, waiter)) else {
+                return false;
+            };
             entry.refused = refused;
-            Some(entry.waker.replace(fresh))
-        });
-        // With no lock held: dropping a waker may run code of the program's own.
-        old.is_some()
+            mem::swap(&mut entry.waker, &mut waker);
+            true
+        })
     }
 
     /// Puts a sender on the list and sets [`WAITERS`], under the list's lock.
@@ -271,10 +274,13 @@ impl<A: Arch> Fill<A> {
 
     /// Removes a sender from the list, if it is still there, and passes on a wake that it may have had.
     pub fn leave(&self, waiter: &Arc<Waiter<A>>) {
-        self.with_list(|list| {
-            list.retain(|entry| !Arc::ptr_eq(&entry.waiter, waiter));
+        let left = self.with_list(|list| {
+            let at = list.iter().position(|entry| Arc::ptr_eq(&entry.waiter, waiter));
+            let left = at.and_then(|at| list.remove(at));
             self.note_emptied(list);
+            left
         });
+        drop(left);
         self.wake();
     }
 

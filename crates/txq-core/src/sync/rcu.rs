@@ -14,6 +14,7 @@
 //! panic, and may use the [`Rcu`] that held its version.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -34,8 +35,10 @@ struct Version<T> {
 struct Control<A: Arch, T: 'static> {
     /// Replaced versions that a reader may still hold, oldest first.
     old: Vec<*mut Version<T>>,
-    /// Each reader's published number ([`Reader::says`]).
-    readers: Vec<Arc<CachePadded<A::AtomicU64>>>,
+    /// Each reader's published number ([`Reader::says`]), by the reader's serial number.
+    readers: BTreeMap<u64, Arc<CachePadded<A::AtomicU64>>>,
+    /// The number of readers created so far.
+    made: u64,
     /// The number of the current version.
     newest: u64,
 }
@@ -61,7 +64,7 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
     /// Creates an `Rcu` with a first version.
     pub fn new(value: T) -> Self {
         let first = Box::into_raw(Box::new(Version { number: 1, value }));
-        let control = Control { old: Vec::new(), readers: Vec::new(), newest: 1 };
+        let control = Control { old: Vec::new(), readers: BTreeMap::new(), made: 0, newest: 1 };
         Self { current: A::AtomicPtr::new(first), control: SpinLock::new(control) }
     }
 
@@ -98,8 +101,11 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
             // SAFETY: see above; the current version is alive.
             let number = unsafe { (*version).number };
             let says = Arc::new(CachePadded::new(A::AtomicU64::new(number)));
-            held.data().readers.push(says.clone());
-            Reader { rcu: self.clone(), says, version }
+            let control = held.data();
+            let serial = control.made;
+            control.made += 1;
+            control.readers.insert(serial, says.clone());
+            Reader { rcu: self.clone(), serial, says, version }
         })
     }
 }
@@ -107,8 +113,12 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
 impl<A: Arch, T> Control<A, T> {
     /// Takes the versions that no reader holds off the list. The caller drops them after it has released the lock.
     fn take_unread(&mut self) -> Vec<Box<Version<T>>> {
+        // Without a look at each reader: readers end often, and versions are replaced seldom.
+        if self.old.is_empty() {
+            return Vec::new();
+        }
         // Acquire: the readers' last accesses to older versions; pairs with the store in `Reader::update`.
-        let least = self.readers.iter().map(|r| r.load(Acquire)).min().unwrap_or(u64::MAX);
+        let least = self.readers.values().map(|r| r.load(Acquire)).min().unwrap_or(u64::MAX);
         // Numbers ascend, so the unread versions are the first.
         // SAFETY: versions in `old` are alive until they are taken off.
         let unread = self.old.partition_point(|&v| unsafe { (*v).number } < least);
@@ -143,6 +153,8 @@ impl<A: Arch, T: 'static> Drop for Rcu<A, T> {
 /// One thread's view of an [`Rcu`].
 pub struct Reader<A: Arch, T: Send + Sync + 'static> {
     rcu: Arc<Rcu<A, T>>,
+    /// Its key among the readers.
+    serial: u64,
     /// The number of `version`, or of an older one while the reader moves on. Written by the reader (Release: its last
     /// accesses to older versions), read by writers (Acquire) before they free versions with smaller numbers.
     says: Arc<CachePadded<A::AtomicU64>>,
@@ -179,10 +191,9 @@ impl<A: Arch, T: Send + Sync + 'static> Reader<A, T> {
 
 impl<A: Arch, T: Send + Sync + 'static> Drop for Reader<A, T> {
     fn drop(&mut self) {
-        let says = &self.says;
         let unread = self.rcu.control.with(|held| {
             let control = held.data();
-            control.readers.retain(|r| !Arc::ptr_eq(r, says));
+            control.readers.remove(&self.serial);
             control.take_unread()
         });
         free(unread);

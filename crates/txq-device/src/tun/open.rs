@@ -237,9 +237,7 @@ fn no_device(error: io::Error) -> io::Error {
         Some(libc::EACCES | libc::EPERM) => {
             format!("{DEVICE} may not be opened: run as root (`sudo`), or `sudo chmod 666 {DEVICE}`")
         }
-        _ => {
-            format!("{DEVICE} cannot be opened ({error}): is the limit of open files reached (`ulimit -n`)?")
-        }
+        _ => format!("{DEVICE} cannot be opened ({error})"),
     })
 }
 

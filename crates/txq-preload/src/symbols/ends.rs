@@ -84,7 +84,8 @@ type Start = (extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void);
 ///
 /// # Safety
 /// As `pthread_create(3)`.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code, reason = "a sanitizer has its own, which must see all threads"))]
 unsafe extern "C-unwind" fn pthread_create(
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,

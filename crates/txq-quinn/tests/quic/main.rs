@@ -13,6 +13,7 @@ mod support {
 mod bundles;
 mod ends;
 mod limits;
+mod reentry;
 mod shaped;
 mod tls;
 mod transfers;

@@ -1,5 +1,6 @@
 //! The senders of a device: those that exist, and the counters of those that are gone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use txq_core::arch::{Arch, CpuId};
@@ -19,8 +20,8 @@ const GONE: usize = 256;
 
 /// All senders that the device has had.
 struct Senders<A: Arch> {
-    /// In the order of creation, with their serial numbers.
-    alive: Vec<(u64, Arc<SenderCounters<A>>)>,
+    /// By their serial numbers, which are in the order of creation.
+    alive: BTreeMap<u64, Arc<SenderCounters<A>>>,
     gone: Vec<Gone<A>>,
     /// Number of senders created so far.
     made: u64,
@@ -67,7 +68,7 @@ impl<A: Arch> Gone<A> {
 impl<A: Arch> Senders<A> {
     fn new() -> Self {
         Self {
-            alive: Vec::new(),
+            alive: BTreeMap::new(),
             gone: Vec::new(),
             made: 0,
             gone_submitted: 0,
@@ -76,9 +77,8 @@ impl<A: Arch> Senders<A> {
         }
     }
 
-    fn leave(&mut self, counters: &Arc<SenderCounters<A>>) {
-        let Some(at) = self.alive.iter().position(|(_, c)| Arc::ptr_eq(c, counters)) else { return };
-        let (serial, counters) = self.alive.remove(at);
+    fn leave(&mut self, serial: u64) {
+        let Some(counters) = self.alive.remove(&serial) else { return };
         self.gone_submitted += counters.submitted();
         counters.add_times(&mut self.gone_times);
         if self.gone.len() == GONE {
@@ -115,24 +115,26 @@ impl<A: Arch> Registry<A> {
         Self(SpinLock::new(Senders::new()))
     }
 
-    /// Adds a sender.
-    pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
+    /// Adds a sender; returns its serial number.
+    pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) -> u64 {
         self.0.with(|held| {
             let senders = held.data();
-            senders.alive.push((senders.made, counters.clone()));
+            let serial = senders.made;
+            senders.alive.insert(serial, counters.clone());
             senders.made += 1;
-        });
+            serial
+        })
     }
 
-    /// Removes a sender that ends; its row stays.
-    pub(crate) fn unregister(&self, counters: &Arc<SenderCounters<A>>) {
-        self.0.with(|held| held.data().leave(counters));
+    /// Removes a sender that ends, by its serial number; its row stays.
+    pub(crate) fn unregister(&self, serial: u64) {
+        self.0.with(|held| held.data().leave(serial));
     }
 
     /// Wakes the senders that wait for credit or for a buffer, after the device has gone down or has ended: they look at the
     /// device.
     pub(crate) fn wake_to_look(&self) {
-        let alive: Vec<_> = self.0.with(|held| held.data().alive.iter().map(|(_, c)| c.clone()).collect());
+        let alive: Vec<_> = self.0.with(|held| held.data().alive.values().cloned().collect());
         alive.iter().for_each(|counters| counters.wake_to_look());
     }
 
@@ -151,7 +153,7 @@ impl<A: Arch> Registry<A> {
     pub(crate) fn submitted(&self) -> u64 {
         self.0.with(|held| {
             let senders = held.data();
-            senders.gone_submitted + senders.alive.iter().map(|(_, c)| c.submitted()).sum::<u64>()
+            senders.gone_submitted + senders.alive.values().map(|counters| counters.submitted()).sum::<u64>()
         })
     }
 
@@ -159,7 +161,7 @@ impl<A: Arch> Registry<A> {
     pub(crate) fn xmit_times(&self) -> Log2 {
         self.0.with(|held| {
             let mut times = held.data().gone_times;
-            held.data().alive.iter().for_each(|(_, counters)| counters.add_times(&mut times));
+            held.data().alive.values().for_each(|counters| counters.add_times(&mut times));
             times
         })
     }

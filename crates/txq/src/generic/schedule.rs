@@ -6,6 +6,7 @@
 //! non-zero notifies the worker. The notification is a token: a token given to a worker that is awake ends its next sleep at
 //! once, so no schedule is missed.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use txq_core::arch::{Arch, Atomic, Event, Nanos};
@@ -19,6 +20,9 @@ const CALM: u32 = 0;
 const HELD: u32 = 1;
 /// A txq has stopped, or a sender lacks a buffer or credit, while the worker holds a look back.
 const HURRY: u32 = 2;
+
+/// A program's function that makes it poll its worker.
+pub(crate) type WorkHook = Arc<dyn Fn() + Send + Sync>;
 
 /// One worker's inbox, on lines of its own.
 #[repr(align(128))]
@@ -41,7 +45,7 @@ pub(crate) struct Schedule<A: Arch> {
     /// The worker sleeps on it.
     pub(crate) event: A::Event,
     /// Called after the event was notified, where a program's own loop drives the worker.
-    hook: SpinLock<A, Option<Box<dyn Fn() + Send + Sync>>>,
+    hook: SpinLock<A, Option<WorkHook>>,
     /// 1 once there is a hook. Stored (Release) after the hook; a thread that loads 1 (Acquire) finds the hook.
     hooked: A::AtomicU32,
 }
@@ -115,16 +119,19 @@ impl<A: Arch> Schedule<A> {
     }
 
     /// Sets the function that is called when there is work for the worker.
-    pub(crate) fn set_hook(&self, hook: Box<dyn Fn() + Send + Sync>) {
-        self.hook.with(|held| *held.data() = Some(hook));
+    pub(crate) fn set_hook(&self, hook: WorkHook) {
+        let old = self.hook.with(|held| held.data().replace(hook));
         self.hooked.store(1, Release);
+        drop(old);
     }
 
     /// Wakes the worker, or ends its next sleep if it is awake, and calls the hook.
     pub(crate) fn notify(&self) {
         self.event.notify();
         if self.hooked.load(Acquire) != 0 {
-            self.hook.with(|held| held.data().as_ref().map(|hook| hook()));
+            // Called and dropped with no lock held: it is the program's, and may cause work itself.
+            let hook = self.hook.with(|held| held.data().clone());
+            hook.iter().for_each(|hook| hook());
         }
     }
 
@@ -151,8 +158,11 @@ impl<A: Arch> Schedule<A> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::Weak;
     use std::sync::atomic::AtomicU32;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
 
     use txq_core::arch::Native;
 
@@ -163,7 +173,7 @@ mod tests {
     fn a_hurry_is_not_lost_whenever_it_comes() {
         let (sched, wakes) = (Schedule::<Native>::new(1, 1), Arc::new(AtomicU32::new(0)));
         let count = wakes.clone();
-        sched.set_hook(Box::new(move || {
+        sched.set_hook(Arc::new(move || {
             count.fetch_add(1, Relaxed);
         }));
         assert!(sched.hold());
@@ -177,5 +187,45 @@ mod tests {
         assert!(!sched.hold());
         assert!(sched.take_hurry() && sched.hold());
         assert!(!sched.take_hurry(), "to hold a look back is no hurry");
+    }
+    /// Causes work when it is called and when it is dropped.
+    struct Busy {
+        sched: Weak<Schedule<Native>>,
+        runs: Arc<AtomicU32>,
+    }
+
+    impl Busy {
+        fn run(&self) {
+            if self.runs.fetch_add(1, Relaxed) < 3 {
+                self.sched.upgrade().iter().for_each(|sched| sched.notify());
+            }
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            self.run();
+        }
+    }
+
+    #[test]
+    fn a_hook_may_cause_work() {
+        let (tell, told) = channel();
+        let test = thread::spawn(move || {
+            let (sched, runs) = (Arc::new(Schedule::<Native>::new(1, 1)), Arc::new(AtomicU32::new(0)));
+            let hook = || Busy { sched: Arc::downgrade(&sched), runs: runs.clone() };
+            let first = hook();
+            sched.set_hook(Arc::new(move || first.run()));
+            sched.notify();
+            assert_eq!(runs.swap(0, Relaxed), 4, "it calls itself");
+            let second = hook();
+            sched.set_hook(Arc::new(move || second.run()));
+            assert_eq!(runs.load(Relaxed), 4, "the first is dropped, and calls the second");
+            let _ = tell.send(());
+        });
+        // Far longer than it takes: a hook that runs under the lock waits for itself.
+        let _ =
+            told.recv_timeout(Duration::from_secs(100)).map_err(|_| assert!(test.is_finished(), "it hangs"));
+        test.join().unwrap();
     }
 }

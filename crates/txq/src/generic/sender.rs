@@ -64,6 +64,8 @@ pub struct Sender<A: Arch = Native> {
     dev: Arc<Shared<A>>,
     cache: Cache<A>,
     counters: Arc<SenderCounters<A>>,
+    /// Its number among the device's senders.
+    serial: u64,
     steer: Steer<A>,
     /// The steering state of its flows; `None` until a flow sends.
     here: Option<Here<A>>,
@@ -111,13 +113,14 @@ impl<A: Arch> Sender<A> {
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher, dev.reselection);
         let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));
         counters.name_lines();
-        dev.senders.register(&counters);
+        let serial = dev.senders.register(&counters);
         let rule = dev.rule();
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
             dev,
             cache,
             counters,
+            serial,
             steer,
             here: None,
             rule,
@@ -473,7 +476,7 @@ impl<A: Arch> Drop for Sender<A> {
         self.dev.count_lost(left as u64);
         self.forget_waker();
         self.counters.settle(&self.cache);
-        self.dev.senders.unregister(&self.counters);
+        self.dev.senders.unregister(self.serial);
     }
 }
 

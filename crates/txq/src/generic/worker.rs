@@ -54,7 +54,7 @@ impl<A: Arch> Worker<A> {
 
     /// Sets a function that is called when there is work to do, by the thread that causes the work.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.dev.sched[self.index].set_hook(Box::new(wake));
+        self.dev.sched[self.index].set_hook(Arc::new(wake));
     }
 
     /// Returns whether the device has shut down, so that there is no more work.

@@ -12,6 +12,7 @@ mod replaced;
 mod rings;
 mod small;
 mod stranded;
+mod wakers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;

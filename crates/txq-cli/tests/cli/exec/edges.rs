@@ -21,6 +21,11 @@ fn compare(case: &str, each: impl Fn(&Bench, &Value)) {
         // A busy machine needs time for the end of a device.
         let mut command = bench.exec(qdisc);
         let ended = end(command.args(["--drain", "60s", "--"]).arg(&program).args([case, &port]));
+        let lines = bare.lines().zip(ended.stdout.lines()).enumerate();
+        for (at, (bare, line)) in lines {
+            let before: Vec<_> = ended.stdout.lines().take(at).skip(at.saturating_sub(5)).collect();
+            assert_eq!(line, bare, "{qdisc}: after {before:#?}");
+        }
         assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &bare), "{qdisc}: {}", ended.stderr);
         let report = report(&ended);
         for process in report["processes"].as_array().expect("processes") {
@@ -76,6 +81,11 @@ fn bad_pointers_are_errors_as_in_the_kernel() {
 }
 
 #[test]
+fn messages_of_too_many_parts_are_errors_as_in_the_kernel() {
+    compare("parts", |_, report| assert!(sent(report) > Some(20), "{report}"));
+}
+
+#[test]
 fn control_messages_of_any_length_are_errors_as_in_the_kernel() {
     compare("control", |_, report| assert!(sent(report) > Some(5), "{report}"));
 }
@@ -119,6 +129,24 @@ fn a_child_that_no_library_knows_of_sends_past_the_qdisc() {
     assert_eq!((sent(&report), report["processes"].as_array().map(Vec::len)), (Some(2), Some(1)), "{report}");
     // Two of the program and two of the child, without txq and with it.
     assert!(wait_until(LONG, || receiver.datagrams() == 8), "{}", receiver.datagrams());
+}
+
+/// A datagram that the kernel never takes is dropped after a while, and holds no other socket for ever.
+#[test]
+fn a_datagram_that_the_kernel_never_takes_ends_its_wait() {
+    let bench = Bench::new();
+    let Some(program) = bench.compile("refused", "edges") else { return };
+    let receiver = Receiver::start();
+    let port = receiver.port.to_string();
+    let bare = run(Command::new(&program).args(["refused", &port]));
+    for qdisc in ["pfifo_fast", "netem delay 2ms"] {
+        let mut command = bench.exec(qdisc);
+        let ended = end(command.args(["--drain", "60s", "--"]).arg(&program).args(["refused", &port]));
+        assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &bare), "{qdisc}: {}", ended.stderr);
+        let report = report(&ended);
+        let process = super::counters(&report);
+        assert_eq!(process["queued"], 0, "{report}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Bench {
         running
     }
 
-    fn control(&self) -> String {
+    pub(crate) fn control(&self) -> String {
         self.file("control.sock").display().to_string()
     }
 

@@ -263,6 +263,24 @@ fn credit_is_not_inherited() {
     }
 }
 
+/// A new sender walks along no list of homes: neither of those that are occupied, nor of vacant ones whose packets are in use.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has weak exchanges fail at random, which are then counted twice")]
+fn a_sender_costs_the_same_however_many_homes_there_are() {
+    let pool = with::<Counting>(|c| c.buffers = 1024);
+    let one = || operations(|| drop(pool.cache("s", 0))).0;
+    drop(pool.cache("first", 0));
+    let alone = one();
+    let senders: Vec<_> = (0..500).map(|_| pool.cache("s", 0)).collect();
+    assert!(one() < 2 * alone, "beside occupied homes");
+    // Each of these leaves a packet behind.
+    let left: Vec<_> = senders.into_iter().map(|mut sender| sender.alloc(8).unwrap()).collect();
+    assert!(one() < 20 * alone, "beside vacant homes with packets in use");
+    drop(left);
+    assert!(one() < 2 * alone, "beside vacant homes");
+    assert_quiet(&pool);
+}
+
 /// A sender that sleeps at its limit wakes when half of the limit is free, or at its deadline.
 #[test]
 fn a_sender_sleeps_until_half_of_its_limit_is_free() {
