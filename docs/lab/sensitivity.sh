@@ -7,7 +7,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 for by in lines hold; do
     while read -r name change; do
-        txq-lab sim sweep "$name" --quiet --set path.llist_waits=true --vary "scale.$by=0.5..1.5+0.25" --vary "$change" --out "$dir/$name" >"$dir/table"
+        txq-lab sim sweep "$name" --quiet --vary "scale.$by=0.5..1.5+0.25" --vary "$change" --out "$dir/$name" >"$dir/table"
         jq -cs --arg name "$name" 'sort_by(.index) | range(0; length; 2) as $i | .[$i:$i+2]
             | {name: $name, at: .[0].at, ratio: (.[1].figures.mpps / .[0].figures.mpps)}' "$dir/$name"
     done >"$dir/ratios" <<-'END'

@@ -1,7 +1,7 @@
 //! The part of an `Arch` that loom and shuttle share: both mirror std's names.
 //!
-//! Time stands still at 0 under both. So a sleep with a deadline in the future ends only by a notification, and the checker
-//! reports a lost wake-up as a deadlock, where real time would hide it as a delay.
+//! A sleep with a deadline in the future ends only by a notification. So the checker reports a lost wake-up as a deadlock, where
+//! real time would hide it as a delay.
 
 /// Defines the atomics, the pointer, the event and the thread's CPU number of a checker, by the name of its crate. A wait
 /// calls the `pause` of the module that uses the macro.
@@ -151,7 +151,7 @@ macro_rules! facade {
 
             fn wait(&self, deadline: Option<Nanos>) {
                 let mut token = self.token.lock().expect("a model that panics has ended");
-                while !*token && deadline != Some(0) {
+                while !*token && deadline.is_none_or(|at| at > crate::clock::now()) {
                     token = self.given.wait(token).expect("a model that panics has ended");
                 }
                 *token = false;

@@ -6,6 +6,7 @@
 //! so that one scenario is written once and run under each at its own size. Each protocol has a test file; `mutants.toml`
 //! lists the lines that the tests guard, and the `mutants` program breaks each line and expects a test to fail.
 
+mod clock;
 mod facade;
 mod instances;
 mod loom;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use txq_core::arch::{Arch, CellApi};
 
 use crate::Model;
+use crate::clock;
 use crate::facade::facade;
 
 facade!(loom);
@@ -70,7 +71,11 @@ unsafe impl Arch for Loom {
         CPU.with(|cpu| cpu.get())
     }
     fn now() -> Nanos {
-        0
+        clock::now()
+    }
+    /// Other threads may run meanwhile, or have no CPU: the accesses that follow decide.
+    fn sleep(time: Nanos) {
+        clock::pass(time);
     }
     fn relax() {
         pause();
@@ -79,9 +84,6 @@ unsafe impl Arch for Loom {
     fn yield_cpu() {
         pause();
     }
-
-    const WAITS_FOR_ROOM: u32 = 1;
-    const PROMPT: u32 = 1;
 }
 
 impl Loom {
@@ -107,6 +109,7 @@ fn explore(preemptions: usize, scenario: Box<dyn Fn() + Send + Sync>) {
     model.max_branches = 10_000;
     let scenario: Arc<dyn Fn() + Send + Sync> = scenario.into();
     model.check(move || {
+        clock::begin();
         let scenario = scenario.clone();
         thread(Box::new(move || scenario())).join().expect("a thread that panics ends the model");
     });

@@ -8,6 +8,7 @@ use ::shuttle::thread::yield_now as pause;
 use txq_core::arch::{Arch, NativeCell};
 
 use crate::Model;
+use crate::clock;
 use crate::facade::facade;
 
 facade!(shuttle);
@@ -31,7 +32,11 @@ unsafe impl Arch for Shuttle {
         CPU.with(|cpu| cpu.get())
     }
     fn now() -> Nanos {
-        0
+        clock::now()
+    }
+    /// Other threads may run meanwhile, or have no CPU: the accesses that follow decide.
+    fn sleep(time: Nanos) {
+        clock::pass(time);
     }
     fn relax() {
         pause();
@@ -40,9 +45,6 @@ unsafe impl Arch for Shuttle {
     fn yield_cpu() {
         pause();
     }
-
-    const WAITS_FOR_ROOM: u32 = 1;
-    const PROMPT: u32 = 1;
 }
 
 /// Size of a thread's stack, in bytes: devices fit on it.
@@ -68,8 +70,14 @@ impl Model for Shuttle {
             )
         };
         let again = scenario.clone();
-        ::shuttle::Runner::new(random, config.clone()).run(move || again());
-        ::shuttle::Runner::new(pct, config).run(move || scenario());
+        ::shuttle::Runner::new(random, config.clone()).run(move || {
+            clock::begin();
+            again();
+        });
+        ::shuttle::Runner::new(pct, config).run(move || {
+            clock::begin();
+            scenario();
+        });
     }
 
     fn spawn_boxed(cpu: CpuId, f: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {

@@ -45,7 +45,7 @@ unsafe impl Arch for Virtual {
     fn now() -> Nanos {
         NOW.get()
     }
-    fn relax() {}
+    fn sleep(_: Nanos) {}
 }
 
 /// The device: the packet that it keeps, and the one that it has completed.

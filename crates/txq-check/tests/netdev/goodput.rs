@@ -248,7 +248,7 @@ fn an_owner_reaps_its_stopped_txq() {
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 3;
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
+    for discipline in [Discipline::Combine, Discipline::Lockless] {
         let device = Device { txqs: 1, ..Device::default() };
         let gate = Gate::default();
         let qdisc = Gated { queue: PacketList::new(), gate: gate.clone() };
@@ -266,7 +266,7 @@ fn a_full_list_is_waited_for() {
                 done.send(()).expect("the test goes on");
             });
             gate.wait_for_somebody();
-            // combine and llist do not count a packet that finds the list empty.
+            // combine does not count a packet that finds the list empty.
             for _ in 0..BURST + u32::from(discipline != Discipline::Lockless) {
                 assert_eq!(send(&mut sender), Verdict::Success, "{discipline}");
             }

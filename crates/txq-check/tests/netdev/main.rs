@@ -6,7 +6,7 @@ mod device;
 mod flow;
 mod goodput;
 mod graft;
-mod kernel;
+mod leases;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[path = "../support/stacks.rs"]
 mod stacks;

@@ -19,7 +19,7 @@ use txq_check::{Loom, Model, Shuttle};
 use txq_core::packet::PacketList;
 
 /// Senders without a worker's help; the device takes everything. So a packet that is still queued when all calls have
-/// returned was left behind. Only llist's senders that do not get the lock schedule the worker, which then runs once.
+/// returned was left behind.
 /// Returns how many packets were dropped because too many waited for the owner.
 pub(super) fn senders<A: Model>(
     discipline: Discipline,
@@ -61,7 +61,8 @@ fn senders_into<A: Model>(
         })
         .collect();
     threads.into_iter().for_each(|join| drop(join()));
-    if discipline == Discipline::Llist {
+    if u64::from(max_burst) < senders * calls * batch {
+        // A sender that waits for room sleeps. Time passes meanwhile, and an owner's turn may end with packets left to the worker.
         let _ = dev.worker(0).poll();
     }
     assert_conserved(&dev);
@@ -115,37 +116,15 @@ fn a_full_list(discipline: Discipline) {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     DROPPED.store(0, Relaxed);
     Shuttle::check(move || {
-        let dropped = senders::<Shuttle>(discipline, 6, 3, 1, 2);
+        let dropped = senders::<Shuttle>(discipline, 6, 4, 1, 1);
         DROPPED.fetch_add(dropped, Relaxed);
     });
-    assert!(DROPPED.load(Relaxed) > 0, "the list was never full");
+    assert!(DROPPED.load(Relaxed) > 0, "{discipline}: the list was never full");
 }
 
 #[test]
 fn full_lists_under_shuttle() {
     [Discipline::Combine, Discipline::Llist, Discipline::Lockless].into_iter().for_each(a_full_list);
-}
-
-/// llist's entry closes while the qdisc has no room, and opens again: no listed packet stays there. With a limit of one
-/// packet the slack is eight more, which batches of three exceed.
-#[test]
-fn llist_entrance_closes_under_shuttle() {
-    static DROPPED: AtomicU64 = AtomicU64::new(0);
-    Shuttle::check(|| {
-        let full = DropReason::QdiscOverlimit;
-        let dropped = senders_into::<Shuttle>("pfifo limit 1", full, Discipline::Llist, 6, 3, 3, 1000);
-        DROPPED.fetch_add(dropped, Relaxed);
-    });
-    assert!(DROPPED.load(Relaxed) > 0, "the qdisc was never full");
-}
-
-/// An owner returns from the driver when another owner has just taken the first one's remaining work, has continued in its
-/// place, and returns, too. That needs five preemptions, which take longer than every run of the tests can afford.
-#[test]
-fn llist_two_come_back_under_loom() {
-    Loom::check_to(if txq_check::is_thorough() { 5 } else { 3 }, || {
-        assert_eq!(senders::<Loom>(Discipline::Llist, 2, 1, 1, 1000), 0)
-    });
 }
 
 /// A sender becomes the owner without passing, because it has listed a packet, and another one passes after it.

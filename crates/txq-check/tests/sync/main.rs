@@ -4,7 +4,6 @@
 mod bits;
 mod bucket;
 mod fill;
-mod lease;
 mod llist;
 mod lossy;
 mod pass;

@@ -33,6 +33,9 @@ unsafe impl<M: Model> Arch for Preempted<M> {
     fn now() -> Nanos {
         M::now()
     }
+    fn sleep(time: Nanos) {
+        M::sleep(time);
+    }
     fn relax() {
         M::relax();
     }

@@ -32,6 +32,9 @@ unsafe impl Arch for Tickets {
     fn now() -> Nanos {
         Loom::now()
     }
+    fn sleep(time: Nanos) {
+        Loom::sleep(time);
+    }
     fn relax() {
         Loom::relax();
     }

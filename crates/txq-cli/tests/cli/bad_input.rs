@@ -313,9 +313,9 @@ fn too_many_descriptors() {
         let (name, file) = (format!("d{n}"), folder.path(&format!("{n}.pcap")).display().to_string());
         txq(&["dev", "--socket", &socket, "add", &name, "type", "pcap", "file", &file])
     });
-    let ended = ended.into_iter().find(|ended| !ended.status.success()).expect("an error");
+    // A daemon without a descriptor for the next client first closes an idle connection, and says so.
+    let ended = ended.into_iter().find(|ended| ended.stderr.contains(REMEDY)).expect("an error");
     assert_eq!(ended.status.code(), Some(SYSTEM));
-    assert!(ended.stderr.contains(REMEDY), "{}", ended.stderr);
     daemon.signal(libc::SIGTERM);
     assert!(daemon.finish(Duration::from_secs(120)).status.success());
 }

@@ -63,19 +63,16 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn cpu() -> CpuId;
     /// Returns the time.
     fn now() -> Nanos;
-    /// Waits for a moment. For loops outside the data path whose condition is not the value of one atomic; natively a short
-    /// sleep.
-    fn relax();
+    /// Sleeps for about `time`. Models advance their clock by as much or more.
+    fn sleep(time: Nanos);
+    /// Sleeps for a moment, for loops outside the data path whose condition is not the value of one atomic.
+    fn relax() {
+        Self::sleep(50_000);
+    }
     /// Yields the caller's CPU to another runnable thread, if there is one (`sched_yield`).
     fn yield_cpu() {
         Self::relax();
     }
-    /// How many times a sender waits for room in one call before it drops. After the first few it sleeps
-    /// ([`relax`](Arch::relax)), natively for one time slice of the scheduler in all, about 4 ms. Models wait once, so that
-    /// they reach the drops, too.
-    const WAITS_FOR_ROOM: u32 = 44;
-    /// Successive reaps that must leave the device empty before a lone sender defers completions to its next calls.
-    const PROMPT: u32 = 64;
     /// Returns a number that no other thread has, never 0; or 0 where the `Arch` does not distinguish threads.
     fn thread() -> u64 {
         0
@@ -83,12 +80,6 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// Calls `f` with the data paths that the calling thread is in: none where the `Arch` does not distinguish threads.
     fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         f(&Inside::new())
-    }
-    /// Returns the length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, if the
-    /// queue sends more packets so than when senders hand over to one another (`enqueue/lease.rs`).
-    #[inline]
-    fn lease() -> Nanos {
-        0
     }
     /// Returns whether spinlocks are ticket locks, as Linux' were from 2.6.25 to 4.1: for the simulation of old kernels. Must not
     /// change while a lock exists.
@@ -101,19 +92,6 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     #[inline]
     fn passes() -> u32 {
         0
-    }
-    /// Returns whether nothing takes the CPU from the holder of a lock, as in the kernel: for simulations of its llist. Then
-    /// llist's threads wait for the lock where they would otherwise leave their work to its holder. Must not change while a queue
-    /// exists.
-    #[inline]
-    fn holders_run() -> bool {
-        false
-    }
-    /// Returns whether a thread that lists packets under lockless takes a lock of the packets' band, as the kernel's producers
-    /// do: for simulations of it. Must not change while a queue exists.
-    #[inline]
-    fn producer_locks() -> bool {
-        false
     }
     /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {

@@ -51,11 +51,6 @@ unsafe impl Arch for Native {
         INSIDE.with(f)
     }
 
-    #[inline]
-    fn lease() -> Nanos {
-        100_000
-    }
-
     /// About a millisecond of short critical sections, a part of a scheduler's time slice.
     #[inline]
     fn passes() -> u32 {
@@ -63,8 +58,8 @@ unsafe impl Arch for Native {
     }
 
     #[inline]
-    fn relax() {
-        std::thread::sleep(Duration::from_micros(50));
+    fn sleep(time: Nanos) {
+        std::thread::sleep(Duration::from_nanos(time));
     }
 
     #[inline]

@@ -17,7 +17,6 @@ use crate::pool::home::Home;
 use crate::pool::retired::Run;
 use crate::pool::slot::{Body, Slot};
 use crate::pool::store::{FreeMode, Store};
-use crate::sync::lease::Past;
 
 mod free;
 mod stock;
@@ -52,8 +51,6 @@ pub struct Cache<A: Arch = Native> {
     pub(super) limit: i64,
     /// [`Word::freed`](super::account::Word::freed) when `out` was last reduced by it.
     pub(super) seen: u32,
-    /// What the sender remembers of leases.
-    leases: Past,
     /// The flags of a packet that is allocated: those of the link.
     flags: u8,
 }
@@ -95,7 +92,6 @@ impl<A: Arch> Cache<A> {
             out: 0,
             limit: i64::MAX,
             seen,
-            leases: Past::default(),
             flags: 0,
         };
         if sharing {
@@ -316,20 +312,6 @@ impl<A: Arch> Cache<A> {
     #[inline]
     pub fn note_deferred(&mut self) {
         self.deferred = true;
-    }
-
-    /// Returns what the sender remembers of leases.
-    #[doc(hidden)]
-    #[inline]
-    pub fn leases(&mut self) -> &mut Past {
-        &mut self.leases
-    }
-
-    /// Whether the sender sends to several queues by turns ([`Past::alternates`]).
-    #[doc(hidden)]
-    #[inline]
-    pub fn alternates(&self) -> bool {
-        self.leases.alternates()
     }
 
     /// Returns whether [`note_deferred`](Cache::note_deferred) was called since the last call of this, and clears the note.

@@ -6,7 +6,6 @@ pub mod bits;
 pub mod bucket;
 pub mod contention;
 pub mod fill;
-pub mod lease;
 pub mod llist;
 pub mod lossy;
 pub mod rcu;

@@ -33,12 +33,6 @@ thread_local! {
     static CPU: Cell<CpuId> = const { Cell::new(0) };
     /// Whether spinlocks are ticket locks, in tasks and outside.
     static TICKET_LOCKS: Cell<bool> = const { Cell::new(false) };
-    /// Whether threads wait for the holders of locks, in tasks and outside.
-    static HOLDERS_RUN: Cell<bool> = const { Cell::new(false) };
-    /// Whether senders take a lock to list packets under lockless, in tasks and outside.
-    static PRODUCER_LOCKS: Cell<bool> = const { Cell::new(false) };
-    /// The length of a lease, in tasks and outside.
-    static LEASE: Cell<Nanos> = const { Cell::new(0) };
     /// State of the random numbers outside of tasks.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// The data paths that the thread is in, outside of tasks.
@@ -50,24 +44,6 @@ pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
     TICKET_LOCKS.set(false);
-    HOLDERS_RUN.set(false);
-    PRODUCER_LOCKS.set(false);
-    LEASE.set(0);
-}
-
-/// Sets whether the senders of this thread's world lease a queue to one another, as native ones do.
-pub(crate) fn leases(leases: bool) {
-    LEASE.set(if leases { Native::lease() } else { 0 });
-}
-
-/// Sets whether llist's threads wait for the holder of a lock, in this thread's world.
-pub(crate) fn holders_run(run: bool) {
-    HOLDERS_RUN.set(run);
-}
-
-/// Sets whether senders take a lock to list packets under lockless, in this thread's world.
-pub(crate) fn producer_locks(locks: bool) {
-    PRODUCER_LOCKS.set(locks);
 }
 
 /// Sets whether the spinlocks of this thread's world are ticket locks.
@@ -249,13 +225,17 @@ unsafe impl Arch for Sim {
         unsafe { (*e).now / 1000 }
     }
 
-    fn relax() {
+    fn sleep(time: Nanos) {
         let e = engine();
         if e.is_null() {
-            return CLOCK.set(CLOCK.get() + RELAX);
+            return CLOCK.set(CLOCK.get() + time);
         }
         // SAFETY: the engine whose task calls.
-        unsafe { engine::sleep(e, Some((*e).now + from_nanos(RELAX))) };
+        unsafe { engine::sleep(e, Some((*e).now + from_nanos(time))) };
+    }
+
+    fn relax() {
+        Self::sleep(RELAX);
     }
 
     fn yield_cpu() {
@@ -264,11 +244,6 @@ unsafe impl Arch for Sim {
             // SAFETY: the engine whose task calls.
             unsafe { engine::yield_cpu(e) };
         }
-    }
-
-    #[inline]
-    fn lease() -> Nanos {
-        LEASE.get()
     }
 
     fn thread() -> u64 {
@@ -299,16 +274,6 @@ unsafe impl Arch for Sim {
         let e = engine();
         // SAFETY: the engine whose task calls.
         if e.is_null() || unsafe { (*e).os.kernel } { 0 } else { Native::passes() }
-    }
-
-    #[inline]
-    fn holders_run() -> bool {
-        HOLDERS_RUN.get()
-    }
-
-    #[inline]
-    fn producer_locks() -> bool {
-        PRODUCER_LOCKS.get()
     }
 
     fn random() -> u64 {

@@ -158,9 +158,6 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     world.ticket_locks(setup.ticket_locks);
-    world.llist_waits(setup.path.llist_waits);
-    world.producer_locks(setup.path.producer_locks);
-    world.leases(setup.path.leases);
     if look == Look::AtLines {
         world.name_lines();
     }

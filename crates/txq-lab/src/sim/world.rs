@@ -145,23 +145,6 @@ impl World {
         arch::ticket_locks(tickets);
     }
 
-    /// Sets whether llist's senders and owners wait for the root lock as long as it takes, as the kernel's do. Call it before the
-    /// queues are created.
-    pub fn llist_waits(&mut self, waits: bool) {
-        arch::holders_run(waits);
-    }
-
-    /// Sets whether a sender that lists packets under lockless takes a lock of their band, as in the kernel. Call it before the
-    /// queues are created.
-    pub fn producer_locks(&mut self, locks: bool) {
-        arch::producer_locks(locks);
-    }
-
-    /// Sets whether busy senders lease the queue to one another, as native ones do.
-    pub fn leases(&mut self, leases: bool) {
-        arch::leases(leases);
-    }
-
     /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()

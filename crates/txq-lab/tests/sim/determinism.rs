@@ -50,7 +50,7 @@ fn what_is_fetched_ahead_does_not_depend_on_addresses() {
         let text = "machine = 'vm-2'\nmilliseconds = 1\nwarmup = 3\noverlap = true\n\
                     tune = { line = { ahead = 12 } }\nlines = { driver = 1 }\n\
                     device = { txqs = 3, ring = 256, null = true, completions = 'inline' }\nsteering = 'hash'\n\
-                    path = { qdisc = 'pfifo', discipline = 'combine', leases = true }\n\
+                    path = { qdisc = 'pfifo', discipline = 'combine' }\n\
                     workload = { kind = 'udp-stream', senders = 2, bytes = 120, credit = 128, private = 0, pinned = true }\n";
         let report = measure(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
         assert!(report.figures["mpps"] > 1.0, "{:?}", report.figures["mpps"]);

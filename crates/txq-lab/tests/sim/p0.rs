@@ -18,7 +18,7 @@ fn effect(case: Case) {
     for (name, ran) in [("llist", &llist), ("combine", &combine)] {
         let (rate, saved) = (ran.mpps() / busylock.mpps(), 1.0 - cpu(ran) / cpu(&busylock));
         assert!(rate > 1.3, "{name} sends only {rate:.2} times as many packets as busylock");
-        assert!(saved > 0.3, "{name} saves only {:.0} % of busylock's CPU time", saved * 100.0);
+        assert!(saved > 0.2, "{name} saves only {:.0} % of busylock's CPU time", saved * 100.0);
     }
     let (all, waiting) = busylock.per_packet();
     assert!(

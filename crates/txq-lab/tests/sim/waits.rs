@@ -11,11 +11,11 @@ const TIME: Nanos = 1_000_000;
 const QUEUES: u64 = 4;
 
 /// Returns the waits at the queues' root locks.
-fn root_lock(discipline: &str, llist_waits: bool) -> impl Fn(Site) -> LockStats {
+fn root_lock(discipline: &str) -> impl Fn(Site) -> LockStats {
     let text = format!(
         "machine = 'server-128'\nkernel = true\nmilliseconds = 1\nwarmup = 1\n\
          device = {{ gbit = 100, txqs = 4, coalesce_us = 20, completions = 'spread' }}\n\
-         path = {{ qdisc = 'mq', default_qdisc = 'fq', discipline = '{discipline}', llist_waits = {llist_waits} }}\n\
+         path = {{ qdisc = 'mq', default_qdisc = 'fq', discipline = '{discipline}' }}\n\
          workload = {{ kind = 'udp-stream', senders = 32, bytes = 186, credit = 90, private = 600, pinned = true }}\n"
     );
     let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
@@ -29,56 +29,33 @@ fn root_lock(discipline: &str, llist_waits: bool) -> impl Fn(Site) -> LockStats 
 /// the driver, seldom waits behind another waiter.
 #[test]
 fn owners_compete_with_one_sender_under_busylock() {
-    let [busy, spin] = ["busylock", "spinlock"].map(|discipline| root_lock(discipline, false)(Site::Retake));
+    let [busy, spin] = ["busylock", "spinlock"].map(|discipline| root_lock(discipline)(Site::Retake));
     let share = |stats: &LockStats| stats.queued.count as f64 / stats.acquisitions as f64;
     assert!(busy.contended > 100 && spin.contended > 100, "{busy:?} {spin:?}");
     assert!(share(&busy) < 0.02 && share(&spin) > 0.3, "{busy:?} {spin:?}");
 }
 
-/// Under the kernel's llist one sender of a queue at a time waits for the root lock, as long as it takes, and so does the owner
-/// after the driver. Under txq's own both leave their work to the holder.
+/// Under llist one sender of a queue at a time waits for the root lock, as long as it takes, and so does the owner after the driver.
 #[test]
-fn one_sender_at_a_time_waits_under_the_kernels_llist() {
-    let [kernel, own] = [true, false].map(|waits| root_lock("llist", waits));
-    let waits = kernel(Site::Enqueue);
+fn one_sender_at_a_time_waits_under_llist() {
+    let llist = root_lock("llist");
+    let waits = llist(Site::Enqueue);
     assert!(waits.contended > 1000, "{waits:?}");
     assert!(waits.wait.total <= QUEUES * TIME, "{waits:?}");
-    let retakes = kernel(Site::Retake);
+    let retakes = llist(Site::Retake);
     assert!(retakes.queued.count > 10, "{retakes:?}");
-    for site in [Site::Enqueue, Site::Retake] {
-        let waits = own(site);
-        assert_eq!(waits.queued.count, 0, "{site:?}: {waits:?}");
-    }
 }
 
-/// The kernel's llist has no leases. A sender with a lease would take a list whose first sender still waits for the lock; that
-/// sender would find nothing.
+/// Senders take a lock to add packets to a band under lockless, and wait for each other there.
 #[test]
-fn leases_take_no_list_from_its_first_sender() {
-    let text = "machine = 'vm-2'\nmilliseconds = 2\nwarmup = 8\n\
-         device = { null = true, completions = 'inline' }\n\
-         path = { qdisc = 'pfifo', discipline = 'llist', leases = true, llist_waits = true }\n\
-         workload = { kind = 'udp-stream', senders = 2, bytes = 120, credit = 128, private = 0, write = false, pinned = true }\n";
+fn producers_wait_for_each_other_under_lockless() {
+    let text = "machine = 'server-128'\nkernel = true\nmilliseconds = 1\nwarmup = 1\n\
+                device = { txqs = 1, coalesce_us = 0, completions = 'inline', bql = false }\n\
+                path = { qdisc = 'pfifo_fast', discipline = 'lockless' }\n\
+                workload = { kind = 'pktgen', threads = 8, bytes = 60, private = 100 }\n";
     let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
-    let waits = report.contention.sites.iter().filter(|row| row.lock == Lock::Root);
-    assert!(waits.map(|row| row.stats.contended).sum::<u64>() > 100);
-}
-
-/// The kernel's senders take a lock to add packets to a band, and wait for each other there. txq's own have no lock.
-#[test]
-fn producers_wait_for_each_other_under_the_kernels_lockless() {
-    let contended = |locks: bool| {
-        let text = format!(
-            "machine = 'server-128'\nkernel = true\nmilliseconds = 1\nwarmup = 1\n\
-             device = {{ txqs = 1, coalesce_us = 0, completions = 'inline', bql = false }}\n\
-             path = {{ qdisc = 'pfifo_fast', discipline = 'lockless', producer_locks = {locks} }}\n\
-             workload = {{ kind = 'pktgen', threads = 8, bytes = 60, private = 100 }}\n"
-        );
-        let report = run(&Setup::of(text.parse().unwrap()).unwrap()).unwrap();
-        let mut rows = report.contention.sites.iter().filter(|row| row.lock == Lock::Producers);
-        rows.next().map(|row| (row.site, row.stats.contended, row.stats.acquisitions))
-    };
-    let (site, waits, all) = contended(true).unwrap();
-    assert!(site == Site::Enqueue && waits > all / 2 && all > 1000, "{site:?} {waits} {all}");
-    assert_eq!(contended(false), None);
+    let mut rows = report.contention.sites.iter().filter(|row| row.lock == Lock::Producers);
+    let row = rows.next().unwrap();
+    let (waits, all) = (row.stats.contended, row.stats.acquisitions);
+    assert!(row.site == Site::Enqueue && waits > all / 2 && all > 1000, "{:?} {waits} {all}", row.site);
 }

@@ -131,10 +131,6 @@ impl generic::Qdisc<Native> for Custom {
         self.0.max_packets()
     }
 
-    fn room(&self) -> Option<usize> {
-        self.0.room()
-    }
-
     fn can_bypass(&self) -> bool {
         self.0.can_bypass()
     }

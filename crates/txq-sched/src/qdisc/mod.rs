@@ -159,12 +159,6 @@ pub trait Shortcuts {
         self.limit()
     }
 
-    /// Returns how many more packets it queues until it drops each further one, if that does not depend on the packet: a
-    /// sender may then drop its packets without owning the qdisc.
-    fn room(&self) -> Option<usize> {
-        None
-    }
-
     /// Returns whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
     fn can_bypass(&self) -> bool {
         false

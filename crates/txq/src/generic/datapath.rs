@@ -23,27 +23,26 @@ use crate::generic::txqueue::{DriverBugHook, TxQueue, Watchdog};
 mod access;
 mod core;
 mod ctx;
-mod device_lease;
 mod gate;
+mod in_hand;
 mod lateness;
+mod lease;
 mod marks;
 mod owners;
-mod pace;
 mod permit;
 mod root;
 mod selector;
 mod traced;
-mod trial;
 
 pub(crate) use self::core::{Core, CoreCounters};
 pub(crate) use access::CoreAccess;
 pub(crate) use ctx::{Ctx, Errand};
-pub(crate) use device_lease::DeviceLease;
 pub(crate) use gate::Gate;
+pub(crate) use in_hand::InHand;
+pub(crate) use lease::{Lease, Pace, Usage};
 pub(crate) use owners::OwnerRecord;
 pub(crate) use root::Root;
 pub(crate) use selector::{RootSelector, Shape};
-pub(crate) use trial::Trial;
 
 /// The state of a device's data path.
 pub(crate) struct Datapath<A: Arch> {
@@ -55,8 +54,8 @@ pub(crate) struct Datapath<A: Arch> {
     /// operation stores the rule after it has opened the queues of the new one, and a trace sets the bit after the trace is
     /// on the list (both Release).
     pub(crate) rule: CachePadded<A::AtomicU32>,
-    /// The lease of all queues.
-    pub(crate) lease: CachePadded<DeviceLease<A>>,
+    /// The lease of all queues; `None` if the senders take no turns.
+    pub(crate) lease: Option<CachePadded<Lease<A>>>,
     /// Packets dropped on their way to a queue: `lost` by a panic, `looped` because drivers sent them in a circle.
     pub(crate) lost: CachePadded<A::AtomicU64>,
     pub(crate) looped: A::AtomicU64,
@@ -95,11 +94,12 @@ impl<A: Arch> Datapath<A> {
     pub(crate) fn name_lines(&self) {
         A::name(self, "device: setup");
         A::name(&self.rule, "device: which queues are in force");
-        A::name(&self.lease, "device: lease");
+        self.lease.iter().for_each(|lease| A::name(&**lease, "device: lease"));
         A::name(&self.lost, "device: counters");
         self.retries.name_lines("device: failed attempts");
         for root in &self.roots {
             A::name(root, "queue: setup");
+            A::name(&root.usage, "queue: busy user");
             root.discipline.name_lines();
         }
         self.txqs.iter().for_each(TxQueue::name_lines);

@@ -19,6 +19,7 @@ pub mod stats;
 mod steering;
 pub mod trace;
 mod transfer;
+mod tuning;
 mod txqset;
 mod txqueue;
 pub mod worker;

@@ -13,7 +13,6 @@
 //!               Owner::gather                     takes its own packets and those that senders queued for it
 //!               admit
 //! qdisc           Qdisc::enqueue, enqueue_batch   queues the packets, or drops them with a reason
-//!               enqueue_ahead                     before a slow driver: admits more, so that priorities can overtake
 //!               run                               loops while packets are queued and the txq takes them
 //!                 Core::dequeue                   checks that the txq is open and how much it takes (TxQueue::budget)
 //! qdisc             Qdisc::dequeue_batch
@@ -40,7 +39,7 @@
 
 use std::mem;
 
-use txq_core::arch::{Arch, Memory, Nanos};
+use txq_core::arch::{Arch, Memory};
 use txq_core::drop::DropCounts;
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::HandOff;
@@ -49,8 +48,8 @@ use txq_sched::generic::qdisc::Verdict;
 use crate::generic::datapath::{Core, Ctx, Errand, Gate, Root};
 use crate::generic::trace::EventKind;
 use crate::generic::transfer::Transmitted;
+use crate::generic::tuning::OWNERS_TURN;
 
-mod ahead;
 mod bypass;
 mod dequeue;
 mod direct;
@@ -59,7 +58,6 @@ mod relay;
 mod through;
 mod unwind;
 
-use ahead::enqueue_ahead;
 pub(crate) use bypass::{Bypass, bypass};
 pub(crate) use direct::run_noqueue;
 pub(crate) use relay::forward;
@@ -67,15 +65,9 @@ use unwind::InDriver;
 
 /// Bound on the packets of one turn, and of one batch (`dev_tx_weight`).
 const QUOTA: usize = 64;
-/// Bound on the time of one turn, in nanoseconds, from the first [`Owner::leave`] that finds waiting packets. Other turns
-/// read no clock.
-const TURN: Nanos = 100_000;
 
 /// The thread that owns a [`Core`]. The defaults fit an owner for which no sender queues packets.
 pub(crate) trait Owner<A: Arch> {
-    /// Whether a turn may enqueue more packets than it sends if the driver is slow (`run/ahead.rs`).
-    const AHEAD: bool = false;
-
     /// Returns the core.
     fn core(&mut self) -> &mut Core<A>;
 
@@ -145,12 +137,6 @@ impl<A: Arch> Driven<A> {
         }
     }
 
-    /// Returns the number of packets to send; after the call, of those that the driver refused.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.batch.len()
-    }
-
     /// Whether the driver, which has returned, has refused no packet.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
@@ -188,7 +174,8 @@ fn admit<A: Arch>(
 /// so that neither side starves the other. `own` holds the owner's own packets. Returns the qdisc's verdict on them if they
 /// were enqueued alone, else success.
 ///
-/// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`TURN`]), so that
+/// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`OWNERS_TURN`], from the first
+/// [`Owner::leave`] that finds waiting packets: other turns read no clock), so that
 /// no sender works for others for long. The worker sends the packets that are left.
 #[inline]
 pub(crate) fn turn<A: Arch, O: Owner<A>>(
@@ -229,9 +216,6 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
             verdict.get_or_insert(if batches == 1 { admitted } else { Verdict::Success });
             going = then;
         }
-        if O::AHEAD && A::lease() > 0 && admitted >= QUOTA && going == Going::On {
-            going = enqueue_ahead(&mut owner, own, root, cx);
-        }
         if going == Going::On {
             going = run(&mut owner, root, &mut quota, cx);
         }
@@ -253,7 +237,7 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         }
         let left = !owner.leave(tired);
         if left && !tired {
-            end.get_or_insert_with(|| A::now() + TURN);
+            end.get_or_insert_with(|| A::now() + OWNERS_TURN);
             continue;
         }
         if left || more {

@@ -32,7 +32,7 @@ pub(crate) struct Schedule<A: Arch> {
     run: Bits<A>,
     /// Txqs to reap, set and taken as the bits of `run` are. The worker also sets the bit of a txq that it looks at later by
     /// itself, and takes no bits before it makes the first of these looks. A sender that finds a bit in the word does not wake
-    /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `MOST` at most
+    /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `LONGEST_POLL_WAIT` at most
     /// (`worker/looks.rs`).
     reap: Bits<A>,
     /// [`CALM`], [`HELD`] or [`HURRY`]. The worker swaps in `CALM` before it looks (Acquire), and moves `CALM` to `HELD`

@@ -11,9 +11,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{AllocError, Cache, Pool};
 use txq_sched::generic::qdisc::{self, Verdict};
 
-use crate::generic::datapath::Ctx;
-use crate::generic::datapath::RootSelector;
-use crate::generic::enqueue::wait_for_device;
+use crate::generic::datapath::{Ctx, Pace, RootSelector};
 use crate::generic::shared::{Sampling, Shared};
 use crate::generic::steering::{Here, Steer};
 
@@ -28,7 +26,6 @@ use crate::generic::registry::SenderCounters;
 pub use flow::Flow;
 use hooked::Hooked;
 pub use hooked::Ingress;
-use reclaim::Reclaims;
 pub use room::Room;
 use room::Waits;
 pub use waiting::{SendError, WaitError};
@@ -86,8 +83,10 @@ pub struct Sender<A: Arch = Native> {
     parts: Vec<u16>,
     /// The state of its waits for room.
     waits: Waits<A>,
-    /// What it knows of its reaps for want of a buffer or credit.
-    reclaims: Box<Reclaims>,
+    /// How busy it is.
+    pace: Pace,
+    /// The txq to poll first at its limit, among those that it uses.
+    polled: usize,
     /// Packets that [`cut`](Self::cut) has added.
     added: u64,
     /// What it needs for the filters of hooks; `None` until its packets meet one.
@@ -115,6 +114,7 @@ impl<A: Arch> Sender<A> {
         counters.name_lines();
         let serial = dev.senders.register(&counters);
         let rule = dev.rule();
+        let pace = Pace::new(&dev);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
             dev,
@@ -132,7 +132,8 @@ impl<A: Arch> Sender<A> {
             split,
             parts: Vec::new(),
             waits: Waits::default(),
-            reclaims: Box::default(),
+            pace,
+            polled: 0,
             added: 0,
             hooked: None,
             depth: 0,
@@ -365,13 +366,64 @@ impl<A: Arch> Sender<A> {
     /// Hands packets for a txq to its qdisc.
     #[inline(always)]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
-        let root = self.dev.root_at(self.rule, txq);
-        let alternates = self.cache.leases().turn_to(root);
-        let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
-        if alternates {
-            wait_for_device(batch.len(), &mut cx);
+        if self.pace.count::<A>() {
+            return self.enter_measured(txq, batch);
         }
+        self.enter_in_turn(txq, batch)
+    }
+
+    #[inline(always)]
+    fn enter_in_turn(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
+        let root = self.dev.root_at(self.rule, txq);
+        self.pace.wait_for_turn(batch.len(), &self.dev.roots[root], &self.dev);
+        let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
         self.dev.enter(root, txq, batch, &mut cx)
+    }
+
+    /// As [`enter`](Self::enter), for the first call of a window in which the sender measures how busy it is.
+    #[cold]
+    fn enter_measured(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
+        if self.dev.lease.is_some() {
+            self.pace.begin(A::now(), self.counters.submitted());
+        }
+        let verdict = self.enter_in_turn(txq, batch);
+        if self.dev.lease.is_some() {
+            let root = self.dev.root_at(self.rule, txq);
+            self.pace.first_call_ended(A::now(), &self.dev.roots[root]);
+        }
+        verdict
+    }
+
+    #[cfg(test)]
+    pub(crate) fn datapath(&self) -> &crate::generic::datapath::Datapath<A> {
+        &self.dev
+    }
+
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u32 {
+        self.pace.number()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pace_waited(&self) -> Nanos {
+        self.pace.waited()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn submit_to(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
+        self.submit(txq, batch)
+    }
+
+    /// Whether the sender is the last busy user of the queue of a txq: for checkers.
+    #[doc(hidden)]
+    pub fn uses_queue_of(&self, txq: u16) -> bool {
+        self.pace.uses(&self.dev.roots[self.dev.root_of(txq)])
+    }
+
+    /// Makes the sender count as busy until it next measures how busy it is: for checkers, whose scenarios are shorter.
+    #[doc(hidden)]
+    pub fn assume_busy(&mut self) {
+        self.pace.assume_busy();
     }
 
     /// Cuts the packets with segments, for a device that does not. The segments are packets of this sender. A packet stays
@@ -479,6 +531,3 @@ impl<A: Arch> Drop for Sender<A> {
         self.dev.senders.unregister(self.serial);
     }
 }
-
-#[cfg(test)]
-mod tests;

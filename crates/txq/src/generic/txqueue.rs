@@ -167,8 +167,8 @@ pub(crate) struct TxSide<A: Arch> {
 #[repr(C)]
 pub(crate) struct DoneSide<A: Arch> {
     pub(crate) driver: Box<dyn Complete<A>>,
-    /// Reaps in a row by the queue's owner that left no packet in the device (`transfer/defer.rs`).
-    pub(crate) prompt: u32,
+    /// Whether the last reap by the queue's owner left no packet in the device (`transfer/defer.rs`).
+    pub(crate) is_prompt: bool,
     /// `None` if the txq has no byte queue limit.
     pub(crate) bql: Option<bql::Consumer>,
     pub(crate) to_completion: Latency,
@@ -204,7 +204,7 @@ impl<A: Arch> TxQueue<A> {
             unsure: 0,
             grown: 0,
         };
-        let done = DoneSide { driver: queue.done, prompt: 0, bql, to_completion: Latency::new() };
+        let done = DoneSide { driver: queue.done, is_prompt: false, bql, to_completion: Latency::new() };
         Self {
             index,
             ring: A::AtomicU32::new(ring),
@@ -246,12 +246,6 @@ impl<A: Arch> TxQueue<A> {
     /// Returns the packets that the driver has taken and not dropped.
     pub(crate) fn tx_packets(&self) -> u64 {
         self.issued.counters.packets()
-    }
-
-    /// Returns the number of packets that the device has kept so far, wrapping.
-    pub(crate) fn issued_packets(&self) -> u32 {
-        // Relaxed: the caller needs the number alone.
-        self.issued.packets.load(Relaxed)
     }
 
     /// Returns the number of packets that the device keeps now.

@@ -62,8 +62,8 @@ unsafe impl Arch for Jitter {
     fn now() -> Nanos {
         Native::now()
     }
-    fn relax() {
-        Native::relax();
+    fn sleep(time: Nanos) {
+        Native::sleep(time);
     }
     fn yield_cpu() {
         Native::yield_cpu();
@@ -73,9 +73,6 @@ unsafe impl Arch for Jitter {
     }
     fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         Native::inside(f)
-    }
-    fn lease() -> Nanos {
-        Native::lease()
     }
     fn passes() -> u32 {
         Native::passes()

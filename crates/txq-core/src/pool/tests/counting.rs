@@ -114,7 +114,7 @@ unsafe impl Arch for Counting {
     fn now() -> Nanos {
         Native::now()
     }
-    fn relax() {
-        Native::relax();
+    fn sleep(time: Nanos) {
+        Native::sleep(time);
     }
 }

@@ -24,8 +24,8 @@ const HIT: (f64, f64) = (0.01, 100.0);
 /// How near a price must come to what was measured, as a part of it, and after how many trials the search ends anyway.
 const NEAR: f64 = 0.002;
 const TRIALS: u32 = 20;
-/// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when the
-/// queue's owners have found out whether leases send more.
+/// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when
+/// they know that they are busy.
 const TIME: f64 = 2.0;
 const WARM_UP: [f64; 2] = [0.5, 8.0];
 
@@ -113,7 +113,6 @@ impl Simulated {
             ("path.qdisc", text(NATIVE.qdisc)),
             ("path.discipline", text(discipline.name())),
             ("path.defer_completions", Value::Boolean(true)),
-            ("path.leases", Value::Boolean(true)),
             ("workload.kind", text("udp-stream")),
             ("workload.senders", whole(threads)),
             ("workload.bytes", whole(NATIVE.bytes.into())),

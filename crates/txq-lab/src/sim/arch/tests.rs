@@ -2,6 +2,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, CellApi};
 use txq_core::stats::contention::Site;
 use txq_core::sync::spinlock::SpinLock;
@@ -191,7 +192,8 @@ fn an_array_is_fetched_ahead_in_order() {
 fn hand_over(tickets: bool, tasks: u32) -> Picos {
     let mut world = World::new(&with_room(), 7);
     world.ticket_locks(tickets);
-    let lock = Rc::new(SpinLock::<Sim, Vec<u32>>::new(Vec::new()));
+    // At the beginning of a line: its words are not on one line everywhere.
+    let lock = Rc::new(CachePadded::new(SpinLock::<Sim, Vec<u32>>::new(Vec::new())));
     for cpu in 0..tasks {
         let lock = lock.clone();
         world.spawn(on(cpu, 0), move || {

@@ -146,14 +146,6 @@ pub struct Way {
     /// Whether a lone sender leaves completions to its next calls, which it can only without byte queue limits, and reaps before it
     /// waits at its limit.
     pub defer_completions: bool,
-    /// Whether busy senders lease the queue to one another where that sends more. They find out in the first 8 ms.
-    pub leases: bool,
-    /// Whether llist's senders and owners wait for the root lock as long as it takes, and one sender enqueues the whole list, as
-    /// in the kernel; then llist has no leases. Otherwise they leave their work to the lock's holder, as native ones do.
-    pub llist_waits: bool,
-    /// Whether a sender that lists packets under lockless takes a lock of their band, as in the kernel, whose bands are rings with
-    /// a lock for producers. Native senders need none.
-    pub producer_locks: bool,
 }
 
 /// Parses the name of a discipline.
@@ -175,9 +167,6 @@ impl Default for Way {
             default_qdisc: "pfifo_fast".into(),
             one_by_one: false,
             defer_completions: false,
-            llist_waits: false,
-            producer_locks: false,
-            leases: false,
             discipline: Discipline::Spinlock,
             pool: Pool::Defer,
             defer_max: txq_core::pool::DEFER_MAX,

@@ -36,10 +36,6 @@ impl Limit for Bytes {
         bytes <= limit.into()
     }
 
-    fn room(_limit: u32, _packets: usize) -> Option<usize> {
-        None
-    }
-
     fn show(limit: u32, options: &mut Options) {
         options.size("limit", Size(limit));
     }

@@ -80,10 +80,6 @@ macro_rules! calls_of_inner {
             self.inner.nolock()
         }
 
-        fn room(&self) -> Option<usize> {
-            self.inner.room()
-        }
-
         fn passes_stopped(&self) -> bool {
             self.inner.passes_stopped()
         }

@@ -19,8 +19,6 @@ pub(super) trait Limit: Send + 'static {
     fn default_limit(env: &Env) -> u32;
     /// Returns whether a queue of so many packets and bytes is within the limit.
     fn within(limit: u32, packets: usize, bytes: u64) -> bool;
-    /// Returns how many more packets a queue of `packets` takes, or `None` if that depends on their lengths.
-    fn room(limit: u32, packets: usize) -> Option<usize>;
     /// Returns the limit in packets, or `None` if it counts something else.
     fn packets(_limit: u32) -> Option<usize> {
         None
@@ -114,10 +112,6 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
 
     fn qlen(&self) -> usize {
         self.queue.len()
-    }
-
-    fn room(&self) -> Option<usize> {
-        L::room(self.limit, self.queue.len())
     }
 
     fn limit(&self) -> Option<usize> {

@@ -304,12 +304,6 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
-    /// Returns how many more packets it queues until it drops each further one, if that does not depend on the packet: a
-    /// sender may then drop its packets without owning the qdisc. `None` where the qdisc must see the packet.
-    fn room(&self) -> Option<usize> {
-        None
-    }
-
     /// Returns the rate at which it sends, if it has an estimator.
     #[doc(hidden)]
     fn rate(&self) -> Option<SentRate> {

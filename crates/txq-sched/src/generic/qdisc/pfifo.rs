@@ -38,10 +38,6 @@ impl Limit for Packets {
         packets <= limit as usize
     }
 
-    fn room(limit: u32, packets: usize) -> Option<usize> {
-        Some((limit as usize).saturating_sub(packets))
-    }
-
     fn packets(limit: u32) -> Option<usize> {
         Some(limit as usize)
     }

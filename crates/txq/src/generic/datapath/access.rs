@@ -4,7 +4,6 @@ use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::Lock;
 use txq_core::sync::contention::Recorded;
-use txq_core::sync::lease::Lease;
 use txq_sched::generic::qdisc::Verdict;
 
 use super::{Core, Ctx, Root};
@@ -45,11 +44,6 @@ pub(crate) trait CoreAccess<A: Arch>: Send + Sync {
     /// this is true the queue has an owner, or its worker is scheduled.
     fn is_behind(&self, _long: u32) -> bool {
         false
-    }
-
-    /// Returns the lease of the queue, if its senders take turns.
-    fn lease(&self) -> Option<&Lease<A>> {
-        None
     }
 
     /// Calls `f` with each lock of the discipline, for its record. A thread that takes a lock through `f` is no owner and

@@ -14,7 +14,6 @@ use crate::generic::datapath::Gate;
 use crate::generic::datapath::OwnerRecord;
 use crate::generic::datapath::lateness::Lateness;
 use crate::generic::datapath::marks::Marks;
-use crate::generic::datapath::pace::Pace;
 use crate::generic::datapath::permit::Permit;
 
 /// A queue's state: the qdisc, the packets around it and the counters. Plain data with one owner.
@@ -50,8 +49,6 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) requeues_before: u64,
     /// Backlogs at which the queue counts as full and as having room again (`datapath/marks.rs`).
     pub(crate) marks: Marks,
-    /// What enqueueing costs, for an owner that enqueues ahead of the driver (`run/ahead.rs`).
-    pub(crate) pace: Pace,
     /// How late packets leave that the qdisc holds back for a time.
     pub(crate) lateness: Lateness,
 }
@@ -103,7 +100,6 @@ impl<A: Arch> Core<A> {
             refused: 0,
             requeues_before: 0,
             permit: Permit::default(),
-            pace: Pace::default(),
             lateness: Lateness::default(),
         }
     }
@@ -147,23 +143,10 @@ impl<A: Arch> Core<A> {
         CoreCounters { held: self.qlen() as u64, ..self.counters }
     }
 
-    /// Returns the number of packets that the device has taken.
-    #[inline]
-    pub(crate) fn sent(&self) -> u64 {
-        self.counters.sent
-    }
-
     /// Returns the number of packets queued.
     pub(crate) fn qlen(&self) -> usize {
         let aside = self.requeued.len() + self.unadmitted.len();
         self.qdisc.as_ref().map_or(aside, |q| q.qlen().saturating_add(aside))
-    }
-
-    /// Returns how many more packets the qdisc would queue, if it takes any packet alike ([`Qdisc::room`]), the gate is open
-    /// and no packet waits in front of it.
-    pub(crate) fn room(&self) -> Option<usize> {
-        let open = self.gate == Gate::Open && self.unadmitted.is_empty();
-        self.qdisc.as_ref().filter(|_| open).and_then(|q| q.room())
     }
 
     /// Returns the qdisc's counters, with the packets that are requeued or not yet admitted.

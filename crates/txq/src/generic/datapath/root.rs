@@ -10,7 +10,7 @@ use txq_core::packet::PacketList;
 use txq_core::sync::fill::Fill;
 use txq_sched::generic::qdisc::Verdict;
 
-use super::{Core, CoreAccess, Ctx, Datapath};
+use super::{Core, CoreAccess, Ctx, Datapath, Usage};
 use crate::generic::panics::Panics;
 
 /// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
@@ -24,6 +24,8 @@ pub(crate) struct Root<A: Arch> {
     /// Whether senders find room in it. An owner loads its word once a turn. The word is written when the queue fills up or
     /// a sender waits.
     pub(crate) fill: Fill<A>,
+    /// Which busy sender uses it.
+    pub(crate) usage: Usage<A>,
     /// The maximum length of the list in front of the qdisc, in packets (`qdisc_max_burst`).
     pub(crate) max_burst: u32,
     /// The length from which on that list is long, in packets. Written by control operations, read by senders that wait for

@@ -14,7 +14,6 @@ use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::{Lock, Site};
 use txq_core::sync::contention::Recorded;
-use txq_core::sync::lease::Lease;
 use txq_core::sync::spinlock::SpinLock;
 use txq_sched::generic::qdisc::Verdict;
 
@@ -39,7 +38,6 @@ impl<A: Arch> CoreAccess<A> for Busylock<A> {
         if owns_queue(batch, cx) {
             return Verdict::Drop;
         }
-        self.root.wait_for_lease(batch.len(), cx);
         let busy = self.root.is_running().then(|| self.busy.lock_at(Site::Enqueue));
         self.root.submit(busy, root, batch, cx)
     }
@@ -54,16 +52,12 @@ impl<A: Arch> CoreAccess<A> for Busylock<A> {
     }
 
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        self.root.with_core(f);
+        self.root.with_core(&mut |core| f(core, false));
         true
     }
 
     fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
-        self.root.try_with_core(f)
-    }
-
-    fn lease(&self) -> Option<&Lease<A>> {
-        Some(&self.root.lease)
+        self.root.try_with_core(&mut |core| f(core, false))
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {

@@ -4,7 +4,7 @@
 //! owned pushes its packets onto the list with one compare-and-swap and returns. Both change the same word, so no push can
 //! slip in after the owner's last check: the owner's last exchange, which frees the queue, fails if the list is not empty.
 //! A preempted owner delays the packets, which is inevitable, but blocks no sender. A sender waits, for a bounded time, only
-//! while the list is full (`enqueue/room.rs`) or while another sender has the lease (`enqueue/lease.rs`).
+//! while the list is full (`enqueue/room.rs`).
 //!
 //! There are two ownerships, for two kinds of work. The [`QDISC`] owner enqueues and dequeues; the [`DRIVER`] owner sends
 //! the batch. While one sender has the queue to itself, it keeps [`QDISC`] while it is in the driver, which costs nothing.
@@ -41,7 +41,6 @@ use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
 use txq_core::stats::contention::{Lock, Retry};
 use txq_core::sync::contention::Recorded;
-use txq_core::sync::lease::Lease;
 use txq_core::sync::llist::Linked;
 use txq_sched::generic::qdisc::Verdict;
 
@@ -49,12 +48,11 @@ use crate::generic::datapath::Core;
 use crate::generic::datapath::CoreAccess;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Gate;
+use crate::generic::datapath::InHand;
 use crate::generic::datapath::Root;
-use crate::generic::datapath::Trial;
+use crate::generic::enqueue::QUEUE;
 use crate::generic::enqueue::intake::Intake;
-use crate::generic::enqueue::lease;
-use crate::generic::enqueue::room::{InHand, Patience};
-use crate::generic::enqueue::{DRIVEN, QUEUE};
+use crate::generic::enqueue::room::Patience;
 use crate::generic::run::{Bypass, Driven, Owner, bypass, turn};
 
 mod owner;
@@ -99,8 +97,6 @@ struct Combine<A: Arch> {
     /// The result of a driver call that returned while another thread owned the qdisc. Belongs to the thread that set
     /// `DRIVER`; while `DRIVER` is clear, to the `QDISC` owner, which finds a result here if the core is running.
     driven: CachePadded<A::Cell<Driven<A>>>,
-    /// Read by every sender at every call, written when the lease is granted, taken or ended.
-    lease: CachePadded<Lease<A>>,
     max_burst: u32,
 }
 
@@ -127,8 +123,6 @@ struct OwnerState<A: Arch> {
     intake: Intake<A>,
     /// Whether others pushed packets during the last turn. True before the first turn, since that is not yet known.
     crowded: bool,
-    /// Measures whether leases send more than handing over.
-    trial: Trial,
 }
 
 // SAFETY: only the owners that the word names access the cells, one thread at a time, and the content is `Send`.
@@ -138,12 +132,11 @@ unsafe impl<A: Arch> Sync for Combine<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let word = A::AtomicPtr::new(ptr::null_mut());
-    let owned = OwnerState { core, intake: Intake::new(), crowded: true, trial: Trial::new() };
+    let owned = OwnerState { core, intake: Intake::new(), crowded: true };
     Box::new(Combine {
         defer: CachePadded::new(Defer { word, count: A::AtomicU32::new(0) }),
         owner_state: CachePadded::new(A::Cell::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
-        lease: CachePadded::new(Lease::new()),
         max_burst,
     })
 }
@@ -270,26 +263,6 @@ impl<A: Arch> Combine<A> {
         owner.leave(true)
     }
 
-    /// Waits while another sender has the lease; returns whether the caller has taken the lease and the qdisc.
-    #[cold]
-    fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
-        // The last holder ends its call soon, if it runs.
-        lease::wait(&self.lease, packets, cx)
-            && self.defer.word.spin_until(Relaxed, |word| !is(word, QDISC)).is_some()
-            && self.try_own()
-    }
-
-    /// Runs a turn of the owner. The caller has just taken the lease and the qdisc.
-    #[cold]
-    fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Turn { queue: self, has: true, contended: false };
-        owner.try_leases(cx);
-        let share = own.len();
-        let verdict = turn(owner, root, own, share, cx);
-        cx.free_dropped();
-        verdict
-    }
-
     /// Runs a turn of the owner. The caller has just taken the qdisc.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
@@ -313,9 +286,6 @@ enum Put {
 impl<A: Arch> CoreAccess<A> for Combine<A> {
     #[inline]
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        if lease::is_anothers(&self.lease, cx) && self.wait_for_lease(batch.len(), cx) {
-            return self.own_leased(root, batch, cx);
-        }
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
         // The queue is free and no packet waits. Acquire: the last owner's work.
         if self.defer.word.compare_exchange(ptr::null_mut(), own, Acquire, Relaxed).is_ok() {
@@ -359,18 +329,13 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
         count.load(Relaxed) > long && !list::<A>(word.load(Relaxed)).is_null()
     }
 
-    fn lease(&self) -> Option<&Lease<A>> {
-        Some(&self.lease)
-    }
-
     /// Calls nothing: this discipline has no lock.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 
     fn name_lines(&self) {
         A::name(&self.defer, "combine's word");
         A::name(&self.owner_state, QUEUE);
-        A::name(&self.driven, DRIVEN);
-        A::name(&self.lease, "combine's lease");
+        A::name(&self.driven, "what comes back from the driver");
     }
 }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use txq_core::arch::{Arch, Nanos};
+use txq_core::arch::Arch;
 
 use super::{busylock, combine, llist, lockless, spinlock};
 use crate::generic::datapath::{Core, CoreAccess};
 
 /// How concurrent senders reach one qdisc. The [module](super) compares them; `docs/disciplines.md` says which one is for which
-/// case. Under each of them busy senders of a cheap queue take turns of 100 us (leases), which the kernel's do not.
+/// case.
 ///
 /// ```
 /// use txq::Discipline;
@@ -48,15 +48,6 @@ impl Discipline {
             Self::Lockless => "lockless",
             Self::Busylock => "busylock",
             Self::Spinlock => "spinlock",
-        }
-    }
-
-    /// Returns the longest wait of a sender for a lease, in one call, in nanoseconds. Where there is a lock, a sender that goes on
-    /// without a lease makes the holder of the lease wait for the lock. So there it waits for longer.
-    pub(crate) const fn longest_wait(self) -> Nanos {
-        match self {
-            Self::Combine | Self::Lockless => 2_000_000,
-            Self::Llist | Self::Busylock | Self::Spinlock => 5_000_000,
         }
     }
 

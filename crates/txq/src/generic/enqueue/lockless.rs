@@ -2,11 +2,10 @@
 //! 4.16, "lockless qdisc series"; `TCQ_F_NOLOCK`).
 //!
 //! pfifo_fast publishes the band of each priority and the limit of a band, so a sender need not access the qdisc. It counts
-//! its packets into the band, or drops them, and pushes them onto the band's list, with one exchange a band and call. (The
-//! kernel's bands are rings with a lock for producers, which a simulation of the kernel takes too ([`Arch::producer_locks`]). A
-//! ring's slot that a preempted sender has reserved holds up those behind it; a list has no such slot, and packets link
-//! themselves.) The token holder moves the packets from the lists into
-//! the qdisc. A qdisc of any other kind has one list in front, bounded by `qdisc_max_burst`.
+//! its packets into the band, or drops them, and pushes them onto the band's list, with one exchange a band and call. As in
+//! the kernel, it holds the producers' lock of the band meanwhile. (The kernel's bands are rings; a list has no slot that a
+//! preempted sender could have reserved.) The token holder moves the packets from the lists into the qdisc. A qdisc of any other
+//! kind has one list in front, bounded by `qdisc_max_burst`.
 //!
 //! [`Lockless::state`] holds the token and `MISSED` in one word. A sender that has listed packets sets both in one exchange,
 //! and the old value says whether it now owns the queue or has notified the owner. The owner returns the token with one
@@ -17,8 +16,6 @@
 //! An owner that leaves packets on the lists, or in an intake, sets `MISSED` too. So a sender that changes the word from 0
 //! to [`TOKEN`] knows that no earlier packet waits. It checks no list, neither before it sends its own packets nor when it
 //! leaves: a sender that lists packets meanwhile sets `MISSED`.
-//!
-//! Where the queue is cheap, busy senders take turns instead (`enqueue/lease.rs`); the kernel's do not.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -29,20 +26,18 @@ use txq_core::arch::{Arch, Atomic, CellApi};
 use txq_core::packet::PacketList;
 use txq_core::stats::contention::Lock;
 use txq_core::sync::contention::Recorded;
-use txq_core::sync::lease::Lease;
 use txq_sched::generic::qdisc::{BANDS, Verdict};
 
 use crate::generic::datapath::Core;
 use crate::generic::datapath::CoreAccess;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Gate;
+use crate::generic::datapath::InHand;
 use crate::generic::datapath::Root;
-use crate::generic::datapath::Trial;
 use crate::generic::enqueue::QUEUE;
 use crate::generic::enqueue::intake::Intake;
-use crate::generic::enqueue::lease;
 use crate::generic::enqueue::refused::Refused;
-use crate::generic::enqueue::room::{InHand, Patience};
+use crate::generic::enqueue::room::Patience;
 use crate::generic::panics::Panics;
 use crate::generic::run::{Bypass, Owner, bypass, turn_here};
 
@@ -83,8 +78,6 @@ struct Lockless<A: Arch> {
     state: CachePadded<A::AtomicU32>,
     /// Accessed only by the token holder.
     owner_state: CachePadded<A::Cell<OwnerState<A>>>,
-    /// Read by every sender at every call, written when the lease is granted, taken or ended.
-    lease: CachePadded<Lease<A>>,
     /// Packets dropped for want of room in their band (`TCQ_F_CPUSTATS`).
     refused: Refused<A>,
     max_burst: u32,
@@ -106,9 +99,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAcces
             intake: array::from_fn(|_| Intake::new()),
             inside: [0; BANDS],
             counted: false,
-            trial: Trial::new(),
         })),
-        lease: CachePadded::new(Lease::new()),
         refused: Refused::new(),
         max_burst,
     })
@@ -233,24 +224,6 @@ impl<A: Arch> Lockless<A> {
         bypassed.verdict_or(verdict)
     }
 
-    /// Waits while another sender has the lease; returns whether the caller has taken the lease. The last holder ends its
-    /// call soon, if it runs.
-    #[cold]
-    fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
-        lease::wait(&self.lease, packets, cx)
-            && self.state.spin_until(Relaxed, |state| state & TOKEN == 0).is_some()
-    }
-
-    /// Runs a turn of the token holder, which has taken the lease and listed its packets.
-    #[cold]
-    fn own_leased(&self, root: &Root<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Turn { queue: self, has: true, waiting: true, drained_lists: false, bypassed: false };
-        owner.try_leases(cx);
-        let verdict = turn_here(owner, root, &mut PacketList::new(), share, cx);
-        cx.free_dropped();
-        verdict
-    }
-
     /// Runs a turn of the token holder. `waiting` says whether packets may wait on the lists.
     #[inline]
     fn own(
@@ -276,8 +249,7 @@ impl<A: Arch> Lockless<A> {
 impl<A: Arch> CoreAccess<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        let leased = lease::is_anothers(&self.lease, cx) && self.wait_for_lease(n, cx);
-        if !leased && self.pass() {
+        if self.pass() {
             return self.submit_alone(root, batch, cx);
         }
         let mut refused = PacketList::new();
@@ -287,9 +259,6 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         }
         if !self.begin() {
             return Verdict::Success;
-        }
-        if leased {
-            return self.own_leased(root, n, cx);
         }
         // The qdisc's verdict, if the owner took this batch alone.
         self.own(true, root, batch, n, cx)
@@ -328,22 +297,14 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         !self.lists.rule.is_banded() && band.len.load(Relaxed) > long && !band.list.is_empty()
     }
 
-    fn lease(&self) -> Option<&Lease<A>> {
-        Some(&self.lease)
-    }
-
-    /// Calls nothing natively: this discipline has no lock.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
-        if A::producer_locks() {
-            self.lists.bands.iter().for_each(|band| f(Lock::Producers, &band.producers));
-        }
+        self.lists.bands.iter().for_each(|band| f(Lock::Producers, &band.producers));
     }
 
     fn name_lines(&self) {
         self.lists.name_lines();
         A::name(&self.state, "lockless: token");
         A::name(&self.owner_state, QUEUE);
-        A::name(&self.lease, "lockless: lease");
         self.refused.name_lines("lockless: packets refused");
     }
 }
@@ -357,6 +318,4 @@ struct OwnerState<A: Arch> {
     inside: [u32; BANDS],
     /// Whether any of `inside` is not 0.
     counted: bool,
-    /// Measures whether leases send more than handing over.
-    trial: Trial,
 }

@@ -12,13 +12,12 @@
 //! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |
 //! | `spinlock` | waits; the owner waits too, for the lock that it needs after each batch | Linux until 2.6.35 |
 //!
-//! Under each of them busy senders of a cheap queue lease it to one another (`lease.rs`), which the kernel's do not.
+//! All but `combine` behave as the kernel's do. Under `combine` busy senders take turns (`datapath/lease.rs`).
 
 mod busylock;
 mod combine;
 mod discipline;
 mod intake;
-mod lease;
 mod llist;
 mod lockless;
 mod noqueue;
@@ -34,7 +33,6 @@ use txq_core::packet::PacketList;
 use crate::generic::datapath::Ctx;
 
 pub use discipline::{Discipline, ParseDisciplineError};
-pub(crate) use lease::wait_for_device;
 pub(crate) use noqueue::NoQueue;
 
 /// Bound on the packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
@@ -64,4 +62,3 @@ fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool 
 /// Names of the lines that senders and owners share ([`Arch::name`]), the same in all disciplines.
 const ROOT_LOCK: &str = "root lock";
 const QUEUE: &str = "queue's state";
-const DRIVEN: &str = "what comes back from the driver";

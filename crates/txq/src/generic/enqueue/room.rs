@@ -6,40 +6,13 @@
 //! txqs, then yields its CPU, then sleeps, and drops only if that has not helped for about a slice of the scheduler. The
 //! sender waits for a CPU and never for the device, which may be slow or stand still.
 
-use std::mem;
+use txq_core::arch::{Arch, Nanos};
 
-use txq_core::arch::Arch;
+use crate::generic::datapath::{Ctx, Root};
+use crate::generic::tuning::LONGEST_ROOM_WAIT;
 
-use crate::generic::datapath::Ctx;
-use crate::generic::datapath::{Datapath, Root};
-
-/// Times that a sender yields its CPU before it sleeps. Other waiting senders yield in between, so each ready thread gets a
-/// turn.
-const YIELDS: u32 = 4;
-
-/// Packets that a sender still holds while it runs the queue or reaps for others. Counts them as lost if a driver or a qdisc
-/// panics meanwhile; the list that holds them frees them.
-pub(super) struct InHand<'d, A: Arch> {
-    dev: &'d Datapath<A>,
-    packets: usize,
-}
-
-impl<'d, A: Arch> InHand<'d, A> {
-    /// Calls `f`, in which a driver or a qdisc may panic, while the sender holds `packets` packets.
-    pub(super) fn during<R>(dev: &'d Datapath<A>, packets: usize, f: impl FnOnce() -> R) -> R {
-        let in_hand = Self { dev, packets };
-        let result = f();
-        mem::forget(in_hand);
-        result
-    }
-}
-
-impl<A: Arch> Drop for InHand<'_, A> {
-    fn drop(&mut self) {
-        self.dev.count_lost(self.packets as u64);
-    }
-}
-
+/// How long a sender sleeps between two attempts, in nanoseconds.
+const ROOM_NAP: Nanos = 50_000;
 /// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
 pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
     match root.txq {
@@ -48,14 +21,15 @@ pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
     }
 }
 
-/// Counts one sender's waits in one call.
+/// One sender's waits in one call.
 pub(super) struct Patience {
-    waits: u32,
+    /// When the sender gives up; `None` before the first wait.
+    end: Option<Nanos>,
 }
 
 impl Patience {
     pub(super) fn new() -> Self {
-        Self { waits: 0 }
+        Self { end: None }
     }
 
     /// Waits once more for the owner of `root` and returns true; returns false at once when the sender must drop.
@@ -65,16 +39,22 @@ impl Patience {
     pub(super) fn wait<A: Arch>(&mut self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
         // The caller's own entry is one.
         let nested = A::inside(|inside| inside.depth()) > 1;
-        if self.waits == A::WAITS_FOR_ROOM || nested || cx.dev.is_stopping() {
+        if nested || cx.dev.is_stopping() {
             return false;
         }
-        reap_stopped(root, cx);
-        if self.waits < YIELDS {
-            A::yield_cpu()
-        } else {
-            A::relax()
+        let now = A::now();
+        match self.end {
+            None => {
+                reap_stopped(root, cx);
+                A::yield_cpu();
+                self.end = Some(now + LONGEST_ROOM_WAIT);
+            }
+            Some(end) if now >= end => return false,
+            Some(_) => {
+                reap_stopped(root, cx);
+                A::sleep(ROOM_NAP);
+            }
         }
-        self.waits += 1;
         true
     }
 }

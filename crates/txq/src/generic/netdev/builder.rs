@@ -19,7 +19,7 @@ use super::steer::check;
 use super::tree::{Plan, Tree, child};
 use super::{BuildError, NetDev, demand, nanos};
 use crate::generic::bql::BqlConfig;
-use crate::generic::datapath::{Core, Datapath, DeviceLease, Gate, Root, RootSelector, Shape};
+use crate::generic::datapath::{Core, Datapath, Gate, Lease, Root, RootSelector, Shape, Usage};
 use crate::generic::driver::Driver;
 use crate::generic::enqueue::{Discipline, NoQueue, QDISC_MAX_BURST};
 use crate::generic::registry::Registry;
@@ -284,7 +284,7 @@ impl<A: Arch> Builder<A> {
             txqs,
             roots,
             rule: CachePadded::new(rule),
-            lease: CachePadded::new(DeviceLease::new(self.discipline.longest_wait())),
+            lease: (self.discipline == Discipline::Combine).then(|| CachePadded::new(Lease::new())),
             lost: CachePadded::new(A::AtomicU64::new(0)),
             looped: A::AtomicU64::new(0),
             worker_deaths: A::AtomicU64::new(0),
@@ -402,7 +402,7 @@ impl<A: Arch> Builder<A> {
             };
             let (fill, long) = (Fill::new(), A::AtomicU32::new(long));
             let (burst_drops, names) = (A::AtomicU64::new(0), A::AtomicU64::new(0));
-            Root { index, txq, discipline, fill, max_burst, long, burst_drops, names }
+            Root { index, txq, discipline, fill, usage: Usage::new(), max_burst, long, burst_drops, names }
         };
         each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }

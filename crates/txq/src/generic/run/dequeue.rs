@@ -12,12 +12,11 @@ use crate::generic::datapath::{Core, Ctx, Datapath, Root};
 use crate::generic::run::unwind::{Back, InQdisc};
 use crate::generic::run::{Driven, Going, QUOTA};
 use crate::generic::trace::EventKind;
+use crate::generic::tuning::REAPED_TOGETHER;
 use crate::generic::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
 const BULK_SHARED: usize = 8;
-/// The most times in a row that an owner leaves a stopped txq without a poll.
-const LEFT: u32 = 16;
 /// Packets that such a qdisc dequeues together.
 const LOOK_AHEAD: usize = 2 * BULK_SHARED;
 
@@ -102,7 +101,7 @@ impl<A: Arch> Core<A> {
     /// skips fewer polls than a quarter of the packets in flight, so the device does not run dry. If no more packets arrive, the
     /// worker polls ([`TxQueue::is_tended`]).
     fn leaves_stopped(&mut self, txq: &TxQueue<A>) -> bool {
-        let most = if txq.is_polled_by_owners() { (txq.in_flight() / 4).min(LEFT) } else { 0 };
+        let most = if txq.is_polled_by_owners() { (txq.in_flight() / 4).min(REAPED_TOGETHER) } else { 0 };
         let leaves = self.left_stopped < most && self.qlen() >= QUOTA;
         self.left_stopped = if leaves { self.left_stopped + 1 } else { 0 };
         leaves

@@ -109,6 +109,7 @@ fn refused_directly<A: Arch>(
 ) -> Verdict {
     core.end_permit();
     core.drop_all(batch, DropReason::FullRing, cx);
+    txq.forget_growth(root.index);
     if txq.stopped() {
         // The queue counts as full until the txq is woken (`NoQueue::note_wake`).
         root.fill.note_full(0);

@@ -13,6 +13,7 @@ use txq_core::stats::contention::Site;
 use crate::generic::bql;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::{Datapath, Root};
+use crate::generic::tuning::REAPED_TOGETHER;
 use crate::generic::txqueue::watchdog::Standstill;
 use crate::generic::txqueue::{
     Access, DoneSide, DriverBug, Issued, NOBODY, OWNERS, REAP, SENDERS, TxQueue, TxTimeout, Watchdog,
@@ -28,9 +29,6 @@ struct Polled<'d, A: Arch> {
     /// Bound on the packets that the driver was asked for.
     budget: usize,
 }
-
-/// Packets that a sender gives to a device that keeps packets before it reaps again.
-const TOGETHER: u32 = 4;
 
 /// Bound on the polls of an owner that finds its txq stopped.
 const LOOKS: usize = 4;
@@ -100,8 +98,9 @@ impl<A: Arch> TxQueue<A> {
             return;
         }
         if self.inline.load(Relaxed) == SENDERS && (self.stopped() || self.is_reap_due()) {
+            let before = self.in_flight();
             self.reap_for(root, cx);
-            self.plan_reap();
+            self.moderate(before.saturating_sub(self.in_flight()));
         }
         if self.needs_reaping() {
             let sched = &cx.dev.sched[self.reaper];
@@ -112,23 +111,39 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Returns whether a sender reaps now: not if its next reap is planned for one of the next [`TOGETHER`] packets.
+    /// Returns whether a sender reaps now: not if its next reap is planned for one of the next [`REAPED_TOGETHER`] packets.
     #[inline]
     fn is_reap_due(&self) -> bool {
         let Issued { packets, reap_at, .. } = &*self.issued;
         // Any other distance is from a plan long ago, before the count of packets wrapped or the driver was replaced.
-        !(1..=TOGETHER).contains(&reap_at.load(Relaxed).wrapping_sub(packets.load(Relaxed)))
+        !(1..=REAPED_TOGETHER).contains(&reap_at.load(Relaxed).wrapping_sub(packets.load(Relaxed)))
     }
 
-    /// Plans a sender's next reap, after a reap: with the next packet if the device has kept none, else after [`TOGETHER`]
-    /// packets, or a quarter of a small ring. A device that keeps packets completes about one for each one issued, and a poll
-    /// for one costs as much as a poll for some.
+    /// Returns the number of packets after which a sender reaps again, and up to which completions may wait.
     #[inline]
-    fn plan_reap(&self) {
+    pub(super) fn coalesced(&self) -> u32 {
+        self.deferred.coalesced.load(Relaxed)
+    }
+
+    /// Adapts the number of packets between two reaps to a poll that has returned `got` packets, as network cards moderate
+    /// interrupts (`ethtool -C adaptive-tx on`): doubles it after a full poll, halves it after an empty one. A device that keeps
+    /// packets must not run dry, so there it is a quarter of the ring at most. Plans the sender's next reap.
+    #[inline]
+    fn moderate(&self, got: u32) {
         let Issued { packets, reap_at, .. } = &*self.issued;
-        let few = (self.ring.load(Relaxed) / 4).clamp(1, TOGETHER);
-        let next = if self.in_flight() == 0 { 1 } else { few };
-        reap_at.store(packets.load(Relaxed).wrapping_add(next), Relaxed);
+        let now = self.coalesced();
+        let (ring, is_empty) = (self.ring.load(Relaxed), self.in_flight() == 0);
+        let most = REAPED_TOGETHER.min(if is_empty { ring } else { ring / 4 }).max(1);
+        let next = match got {
+            0 => now / 2,
+            got if got >= now => now * 2,
+            _ => now,
+        };
+        let next = next.clamp(1, most);
+        self.deferred.coalesced.store(next, Relaxed);
+        // A device that is empty completes at once: what does not defer its completion is reaped with the next packet.
+        let after = if is_empty { 1 } else { next };
+        reap_at.store(packets.load(Relaxed).wrapping_add(after), Relaxed);
     }
 
     /// Whether a thread must reap the txq: packets are in flight, or it is stopped, so that it has not been woken since the

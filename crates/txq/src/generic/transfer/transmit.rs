@@ -86,6 +86,18 @@ impl<A: Arch> TxQueue<A> {
         sent
     }
 
+    /// Forgets by how much the driver has lengthened packets that it refused: the caller, which was in the driver for `root`, has
+    /// dropped them.
+    #[cold]
+    pub(crate) fn forget_growth(&self, root: usize) {
+        match self.seat.access(root) {
+            // SAFETY: the caller owns the root that has the seat, and no thread is in the driver for it.
+            Access::Owner => self.tx.as_owner(|side| unsafe { (*side).grown = 0 }),
+            Access::Lock => self.tx.with_at(Site::Driver, |held| held.data().grown = 0),
+            Access::Suspended | Access::Wait => {}
+        }
+    }
+
     /// As [`send`](TxQueue::send), for a queue that has no seat, or whose seat is suspended.
     #[inline(never)]
     fn send_locked(

@@ -7,8 +7,7 @@
 ///
 /// Under each of these, two threads reap that cannot go on otherwise, unless the driver forbids it
 /// ([`Complete::inline`](crate::generic::driver::Complete::inline)): an owner that finds its txq stopped, and a sender that would wait for a
-/// buffer or for credit, if it is alone, has the queue's lease, or would wait for a completer
-/// ([`Builder::defer_completions`](crate::generic::netdev::Builder::defer_completions)).
+/// buffer or for credit ([`Builder::defer_completions`](crate::generic::netdev::Builder::defer_completions)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Completions {

@@ -1,4 +1,5 @@
-//! [`Deferred`]: what a txq knows of completions that a lone sender left to its next calls (`transfer/defer.rs`).
+//! [`Deferred`]: what a txq knows of completions that senders leave to their next calls (`transfer/reap.rs`,
+//! `transfer/defer.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,11 +21,14 @@ pub(crate) struct Deferred<A: Arch> {
     pub(crate) watch: A::AtomicU32,
     /// The count of completed packets at the worker's last check. Accessed by that worker alone, relaxed.
     pub(crate) seen: A::AtomicU32,
+    /// Packets between two reaps of a sender. Written by the owner of the completing half, which adapts it. Relaxed: as `watch`.
+    pub(crate) coalesced: A::AtomicU32,
 }
 
 impl<A: Arch> Deferred<A> {
     pub(crate) fn new() -> Self {
-        Self { watch: A::AtomicU32::new(UNWATCHED), seen: A::AtomicU32::new(0) }
+        let [watch, seen, coalesced] = [UNWATCHED, 0, 1].map(A::AtomicU32::new);
+        Self { watch, seen, coalesced }
     }
 
     /// Changes `DEFERRING` to `WATCHED`: the owner reaps after each batch again.

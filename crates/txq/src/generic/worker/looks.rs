@@ -2,28 +2,24 @@
 //!
 //! A worker that reaped each packet when it is complete would be awake all the time, and compete for the queue with its
 //! senders. So it waits until the device has completed half of the packets that it keeps, by its rate since the last look,
-//! for [`MOST`] at most. The device does not run dry meanwhile, and a sender that waits for half of its limit is woken in
+//! for [`LONGEST_POLL_WAIT`] at most. The device does not run dry meanwhile, and a sender that waits for half of its limit is woken in
 //! time. A worker that is awake for one txq also looks at the others whose wait is half over, so that the looks at many txqs
 //! fall together.
 //!
-//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`].
+//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY_DEVICE_WAIT`].
 //!
 //! Where senders reap, the worker first checks whether they have reaped since its last look. If they have, they need no help: the
-//! worker leaves the device alone, and checks again after [`TENDED`].
+//! worker leaves the device alone, and checks again after [`LEFT_TO_SENDERS`].
 //!
 //! Both waits end early if the txq stops, or if a sender lacks a buffer or credit
 //! ([`Schedule::hurry`](crate::generic::schedule::Schedule::hurry)).
 
 use txq_core::arch::Nanos;
 
-/// The longest wait between looks at a device that completes packets, in nanoseconds.
-const MOST: Nanos = 100_000;
+use crate::generic::tuning::{EMPTY_DEVICE_WAIT, LEFT_TO_SENDERS, LONGEST_POLL_WAIT};
+
 /// The shortest wait between looks at a device that does not know when its next packet is complete, in nanoseconds.
 const LEAST: Nanos = 10_000;
-/// The wait for packets of a device that has completed all, in nanoseconds.
-const EMPTY: Nanos = 50_000;
-/// How long the worker leaves a device to senders that reap, in nanoseconds.
-const TENDED: Nanos = 1_000_000;
 /// The part of the packets in flight that the worker leaves until they are complete.
 const PART: u64 = 2;
 
@@ -81,7 +77,7 @@ impl Looks {
             (0, _) | (_, 0) => 0,
             (last, done) => {
                 let part = now.saturating_sub(last).saturating_mul(in_flight.into()) / u64::from(done) / PART;
-                part.min(MOST)
+                part.min(LONGEST_POLL_WAIT)
             }
         };
         let at = now.saturating_add(wait);
@@ -105,7 +101,7 @@ impl Looks {
         if self.last == 0 || completed == self.completed {
             return None;
         }
-        Some(self.wait(EMPTY, completed, now))
+        Some(self.wait(EMPTY_DEVICE_WAIT, completed, now))
     }
 
     /// Notes that the worker has run queues, and has reaped as their owner.
@@ -115,7 +111,7 @@ impl Looks {
 
     /// Returns when to look again if senders have reaped since the worker last did; `None` if the worker must look.
     pub(crate) fn note_tended(&mut self, completed: u32, now: Nanos) -> Option<Nanos> {
-        (self.last != 0 && completed != self.seen).then(|| self.wait(TENDED, completed, now))
+        (self.last != 0 && completed != self.seen).then(|| self.wait(LEFT_TO_SENDERS, completed, now))
     }
 
     /// Waits for `wait`, or for half of it if the worker is awake for other work. Returns the time of the next look.

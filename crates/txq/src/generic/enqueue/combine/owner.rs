@@ -10,7 +10,6 @@ use super::{AGAIN, Combine, DRIVER, OwnerState, QDISC, flagged, is, list, with};
 use crate::generic::datapath::Core;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Root;
-use crate::generic::enqueue::lease;
 use crate::generic::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
@@ -29,14 +28,6 @@ impl<A: Arch> Turn<'_, A> {
         // SAFETY: this thread has set `QDISC` and alone accesses the cell. The borrow ends with the borrow of `self`, so
         // none is alive when `drive`, `leave` or `drop` clears the bit.
         self.queue.owner_state.with_mut(|o| unsafe { &mut *o })
-    }
-
-    /// Begins or ends leases if the trial says so.
-    #[cold]
-    pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
-        let queue = self.queue;
-        let OwnerState { core, trial, .. } = self.owner_state();
-        lease::look(trial, &queue.lease, core.sent(), cx);
     }
 
     /// Fills the empty intake with the packets on the list.
@@ -79,8 +70,6 @@ impl<A: Arch> Turn<'_, A> {
 }
 
 impl<A: Arch> Owner<A> for Turn<'_, A> {
-    const AHEAD: bool = true;
-
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         &mut self.owner_state().core
@@ -108,9 +97,6 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             self.refill();
             self.owner_state().intake.append(own);
             self.contended = true;
-            if self.owner_state().trial.is_due::<A>() {
-                self.try_leases(cx);
-            }
         } else if intake.is_empty() {
             chunk.append(own);
             return 1;

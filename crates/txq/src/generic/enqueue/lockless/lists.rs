@@ -34,7 +34,7 @@ pub(super) struct Band<A: Arch> {
     /// list them, and subtract those without room; the token holder subtracts packets that have left. Read by senders.
     /// Relaxed: a bound that orders nothing.
     pub(super) len: A::AtomicU32,
-    /// Taken by senders that list packets in a simulation of the kernel ([`Arch::producer_locks`]), and by nobody else.
+    /// Held by a sender while it lists packets (the ring's `producer_lock`).
     pub(super) producers: SpinLock<A, ()>,
 }
 
@@ -80,7 +80,7 @@ impl<A: Arch> Lists<A> {
         }
         for (band, part) in self.bands.iter().zip(&mut parts).filter(|(_, part)| !part.is_empty()) {
             let n = part.len() as u32;
-            let _held = A::producer_locks().then(|| band.producers.lock_at(Site::Enqueue));
+            let _held = band.producers.lock_at(Site::Enqueue);
             let before = band.len.fetch_add(n, Relaxed);
             let room = limit.saturating_sub(before);
             if n > room {

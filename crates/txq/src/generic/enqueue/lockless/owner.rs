@@ -11,7 +11,6 @@ use crate::generic::datapath::Core;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Root;
 use crate::generic::enqueue::intake::Intake;
-use crate::generic::enqueue::lease;
 use crate::generic::run::{Driven, Owner};
 
 /// The token holder, for one turn.
@@ -72,33 +71,20 @@ impl<A: Arch> Turn<'_, A> {
         batches
     }
 
-    /// Begins or ends leases if the trial says so.
-    #[cold]
-    pub(super) fn try_leases(&mut self, cx: &Ctx<'_, A>) {
-        let queue = self.queue;
-        let OwnerState { core, trial, .. } = self.owner_state();
-        lease::look(trial, &queue.lease, core.sent(), cx);
-    }
-
     /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
     #[inline(never)]
-    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>, cx: &Ctx<'_, A>) -> usize {
+    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let state = &self.queue.state;
         if state.load(Relaxed) != TOKEN {
             // Before the lists are taken: a sender that lists packets after that sets `MISSED` again. Acquire: the listed
             // packets; pairs with `begin`.
             state.swap(TOKEN, Acquire);
         }
-        let again = self.drained_lists;
         let batches = self.take(packets, chunk);
         self.bypassed = false;
         self.waiting = self.waits();
         if batches > 0 {
             self.core().note_drained(chunk.len());
-            // The first batch of a turn may be the owner's own: a sender that is alone needs no leases.
-            if (again || batches > 1) && self.owner_state().trial.is_due::<A>() {
-                self.try_leases(cx);
-            }
         }
         batches
     }
@@ -155,11 +141,11 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
         packets: usize,
         chunk: &mut PacketList<A>,
         _: &Root<A>,
-        cx: &mut Ctx<'_, A>,
+        _: &mut Ctx<'_, A>,
     ) -> usize {
         if self.waiting {
             debug_assert!(own.is_empty(), "who does not pass has listed its own");
-            return self.look(packets, chunk, cx);
+            return self.look(packets, chunk);
         }
         chunk.append(own);
         1

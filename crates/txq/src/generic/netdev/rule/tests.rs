@@ -52,7 +52,7 @@ fn a_packet_that_comes_late_overtakes_none() {
             dev.tc(&format!("qdisc replace {}", RULES[second])).unwrap();
             let (mut old, mut new) = (packet(&mut sender, 1), packet(&mut sender, 2));
             let listed = &shared.roots[shared.root_of(0)];
-            let lists = matches!(discipline, Discipline::Combine | Discipline::Llist | Discipline::Lockless);
+            let lists = matches!(discipline, Discipline::Combine | Discipline::Lockless);
             if lists {
                 // While a visit owns the queue, a sender leaves its packets on the list.
                 listed.with_core(&shared, |_| {

@@ -1,0 +1,242 @@
+//! Leases: busy senders that meet at a `combine` queue take turns. The disciplines know nothing of this.
+//!
+//! A packet that one CPU hands to another moves cache lines there and back: its descriptor, its headers, the account and inbox of
+//! its home. A queue that two CPUs run by turns moves its state too: of a qdisc with many flows, several lines for each. A
+//! sender that does little else between its calls gains nothing by handing over. So where busy senders meet, one of them at a
+//! time uses the queues: its packets and their state stay in one cache, and the others sleep. A sender that does other work
+//! between its calls hands its packets to the owner, and both work at the same time.
+//!
+//! | fact | how the sender knows it |
+//! |---|---|
+//! | it is busy | in one of its last two windows of [`WINDOW`] calls it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
+//! | it meets another | the queue's last busy sender was another one ([`UsageWords::user`]) |
+//! | the lease is free | its time is over, or the queue's user has begun no window since the waiting sender checked last ([`UsageWords::windows`]) |
+//!
+//! There is one lease for all queues of a device, because senders that need several queues by turns would otherwise each hold
+//! what the others wait for. Senders that meet at no queue never read it. A lease is advice: the discipline's own word still
+//! decides the ownership of the queue. A holder keeps the lease beyond its time until another sender takes it. A sender that has
+//! waited for [`LONGEST_TURN_WAIT`] hands its packets over.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use txq_core::arch::{Arch, Atomic, Nanos};
+
+use crate::generic::datapath::{Datapath, InHand, Root};
+use crate::generic::tuning::{HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
+
+/// Calls after which a sender decides again whether it is busy.
+const WINDOW: u32 = 64;
+
+/// The lease of all queues of a device.
+pub(crate) struct Lease<A: Arch> {
+    /// The holder's number in the lower half, 0 for none, and in the upper half the end of its turn in units of 1024 ns, wrapping
+    /// ([`Turn`]). Written by a sender that takes the lease, read by senders that wait. Relaxed: advice that orders nothing.
+    turn: A::AtomicU64,
+    /// Senders that wait. Each adds itself while it sleeps. Relaxed: it only sets how long they sleep.
+    waiting: A::AtomicU32,
+    /// Numbers given to senders. Relaxed.
+    numbers: A::AtomicU32,
+}
+
+/// The holder of a lease and the end of its turn, as they were at some moment.
+#[derive(Clone, Copy)]
+struct Turn(u64);
+
+impl Turn {
+    fn new(holder: u32, end: Nanos) -> Self {
+        Self(end >> 10 << 32 | u64::from(holder))
+    }
+
+    fn holder(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Whether the turn is over at `now`. Turns are far shorter than the time in which the end wraps, over an hour.
+    fn is_over(self, now: Nanos) -> bool {
+        ((now >> 10) as u32).wrapping_sub((self.0 >> 32) as u32) as i32 >= 0
+    }
+}
+
+impl<A: Arch> Lease<A> {
+    pub(crate) fn new() -> Self {
+        let [waiting, numbers] = [(); 2].map(|()| A::AtomicU32::new(0));
+        Self { turn: A::AtomicU64::new(0), waiting, numbers }
+    }
+
+    /// Gives the lease to sender `number` from `now` on, if `turn` still holds; returns whether it did.
+    fn take(&self, turn: Turn, number: u32, now: Nanos) -> bool {
+        let new = Turn::new(number, now + TURN_OF_SENDER);
+        self.turn.compare_exchange(turn.0, new.0, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// Which busy sender uses a queue. On a line of its own, which busy senders read at each call and write seldom.
+pub(crate) struct Usage<A: Arch>(CachePadded<UsageWords<A>>);
+
+struct UsageWords<A: Arch> {
+    /// The number of the busy sender that used the queue last; 0 before the first. Written by a busy sender that begins to use the
+    /// queue. Relaxed: a hint.
+    user: A::AtomicU32,
+    /// The user's calls when its last window began, wrapping. Written by the user, read by senders that wait for the lease.
+    /// Relaxed: a hint.
+    windows: A::AtomicU32,
+}
+
+impl<A: Arch> Usage<A> {
+    pub(crate) fn new() -> Self {
+        let [user, windows] = [(); 2].map(|()| A::AtomicU32::new(0));
+        Self(CachePadded::new(UsageWords { user, windows }))
+    }
+}
+
+/// What a sender knows of itself.
+pub(crate) struct Pace {
+    /// The sender's number, never 0.
+    number: u32,
+    /// Its calls, wrapping.
+    calls: u32,
+    /// Whether it was busy in its last window.
+    is_busy: bool,
+    /// When the window began, and the packets handed in before.
+    began: Nanos,
+    packets: u64,
+    /// The time that it has waited for its turn, a buffer or credit in this window.
+    waited: Nanos,
+    /// When it found no buffer or credit; 0 if its last call came after that.
+    blocked: Nanos,
+    /// The time inside the data path of the first call of this window and of the last one.
+    inside: [Nanos; 2],
+    /// Whether the last window alone was busy.
+    was_busy: bool,
+}
+
+impl Pace {
+    pub(crate) fn new<A: Arch>(dev: &Datapath<A>) -> Self {
+        let number = dev.lease.as_ref().map_or(0, |lease| lease.numbers.fetch_add(1, Relaxed));
+        Self {
+            // A number that comes again after the count has wrapped makes two senders one: they do not wait for each other.
+            number: number.wrapping_add(1).max(1),
+            calls: 0,
+            is_busy: false,
+            began: 0,
+            packets: u64::MAX,
+            waited: 0,
+            blocked: 0,
+            inside: [0; 2],
+            was_busy: false,
+        }
+    }
+
+    /// Notes that the sender has no buffer or credit.
+    pub(crate) fn block(&mut self, now: Nanos) {
+        if self.blocked == 0 {
+            self.blocked = now;
+        }
+    }
+
+    #[cold]
+    fn unblock(&mut self, now: Nanos) {
+        self.waited += now.saturating_sub(std::mem::take(&mut self.blocked));
+    }
+
+    /// Counts a call; returns whether it is the first of a window.
+    #[inline]
+    pub(crate) fn count<A: Arch>(&mut self) -> bool {
+        if self.blocked != 0 {
+            self.unblock(A::now());
+        }
+        self.calls = self.calls.wrapping_add(1);
+        self.calls.is_multiple_of(WINDOW)
+    }
+
+    /// Begins a window at `now` with `packets` handed in before, and decides whether the sender was busy in the last one.
+    #[cold]
+    pub(crate) fn begin(&mut self, now: Nanos, packets: u64) {
+        // The shorter one: a preemption makes the other one long.
+        let inside = self.inside[0].min(self.inside[1]) * u64::from(WINDOW);
+        let outside = now.saturating_sub(self.began).saturating_sub(self.waited).saturating_sub(inside);
+        let sent = packets.saturating_sub(self.packets);
+        let is_busy = sent > 0 && outside < sent * HAND_OVER_COST;
+        // A thread that was preempted in one window is still busy.
+        self.is_busy = is_busy || self.was_busy;
+        self.was_busy = is_busy;
+        (self.began, self.packets, self.waited) = (now, packets, 0);
+    }
+
+    /// Notes when the first call of the window, which entered `root`, ended.
+    pub(crate) fn first_call_ended<A: Arch>(&mut self, now: Nanos, root: &Root<A>) {
+        let inside = now.saturating_sub(self.began).saturating_sub(self.waited);
+        self.inside = [inside, self.inside[0]];
+        let UsageWords { user, windows } = &*root.usage.0;
+        if user.load(Relaxed) == self.number {
+            windows.store(self.calls, Relaxed);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waited(&self) -> Nanos {
+        self.waited
+    }
+
+    /// Whether the sender is the last busy user of `root`, for tests.
+    pub(crate) fn uses<A: Arch>(&self, root: &Root<A>) -> bool {
+        root.usage.0.user.load(Relaxed) == self.number
+    }
+
+    /// Makes the sender busy until its next window, for tests.
+    #[doc(hidden)]
+    pub(crate) fn assume_busy(&mut self) {
+        self.is_busy = true;
+    }
+
+    /// Waits for the sender's turn before a call with `packets` packets that enters `root`, if the sender is busy and meets
+    /// another busy one there.
+    #[inline]
+    pub(crate) fn wait_for_turn<A: Arch>(&mut self, packets: usize, root: &Root<A>, dev: &Datapath<A>) {
+        if self.is_busy && root.usage.0.user.load(Relaxed) != self.number {
+            InHand::during(dev, packets, || self.meet(root, dev));
+        }
+    }
+
+    /// Takes the lease when it is free and makes the sender the user of `root`. Gives up after [`LONGEST_TURN_WAIT`].
+    #[cold]
+    fn meet<A: Arch>(&mut self, root: &Root<A>, dev: &Datapath<A>) {
+        // The holder may wait for a call that is made inside a data path.
+        let Some(lease) = dev.lease.as_ref().filter(|_| A::inside(|inside| inside.depth()) == 0) else {
+            return;
+        };
+        let UsageWords { user, windows } = &*root.usage.0;
+        let start = A::now();
+        let (mut now, mut seen) = (start, None);
+        loop {
+            let turn = Turn(lease.turn.load(Relaxed));
+            let uses = (user.load(Relaxed), windows.load(Relaxed));
+            let is_own = turn.holder() == self.number && !turn.is_over(now);
+            let is_free = uses.0 == 0 || turn.holder() == 0 || turn.is_over(now) || seen == Some(uses);
+            if is_own || (is_free && lease.take(turn, self.number, now)) {
+                user.store(self.number, Relaxed);
+                break;
+            }
+            let waited = now.saturating_sub(start);
+            if waited >= LONGEST_TURN_WAIT || dev.is_stopping() {
+                break;
+            }
+            seen = Some(uses);
+            let waiting = lease.waiting.fetch_add(1, Relaxed).wrapping_add(1);
+            A::sleep((TURN_CHECK * u64::from(waiting)).min(LONGEST_TURN_WAIT - waited));
+            lease.waiting.fetch_add(u32::MAX, Relaxed);
+            now = A::now();
+        }
+        self.waited += now.saturating_sub(start);
+    }
+}
+
+#[cfg(test)]
+mod tests;
