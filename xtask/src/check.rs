@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{api, busy, cargo, layers, platforms, root, words};
+use crate::{api, busy, cargo, layers, platforms, root, tuning, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
     /// Of api: write the listing instead of comparing with it
     #[arg(long)]
     bless: bool,
-    /// Of the oracle's scripts, or of operator's tests, only those with this in their names
+    /// Of the oracle's scripts, of operator's tests or of tuning's numbers, only those with this in their names
     filter: Option<String>,
 }
 
@@ -90,7 +90,9 @@ pub(crate) enum Checker {
     Platforms,
     /// That the dependencies have licences that are allowed, and come from crates.io (deny.toml)
     Deny,
-    /// All of them but busy, asan and operator
+    /// What each number of the transmit path's policy moves, at half and at twice its value: some minutes for each
+    Tuning,
+    /// All of them but busy, asan, operator and tuning
     All,
 }
 
@@ -114,8 +116,8 @@ const DEEP_FUZZ_TARGET: &str = "config";
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, soak, times, package, bless, filter } = args;
-    if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator) {
-        bail!("only oracle and operator take a filter");
+    if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator | Checker::Tuning) {
+        bail!("only oracle, operator and tuning take a filter");
     }
     if *long && *checker != Checker::Oracle {
         bail!("only oracle takes --long");
@@ -134,6 +136,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
         Checker::Chaos if *soak => run_soak(*deep),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
         Checker::Operator => operator(filter.as_deref()),
+        Checker::Tuning => tuning::check(filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
         checker => one(*checker, *deep),
     }
@@ -160,6 +163,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Deny => deny(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Operator => operator(None),
+        Checker::Tuning => tuning::check(None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{

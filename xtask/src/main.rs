@@ -9,6 +9,7 @@ mod check;
 mod deb;
 mod layers;
 mod platforms;
+mod tuning;
 mod words;
 
 use std::process::{Command, ExitCode};
