@@ -31,8 +31,7 @@ const WINDOW: u32 = 64;
 
 /// The lease of all queues of a device.
 pub(crate) struct Lease<A: Arch> {
-    /// The holder's number in the lower half, 0 for none, and in the upper half the end of its turn in units of 1024 ns, wrapping
-    /// ([`Turn`]). Written by a sender that takes the lease, read by senders that wait. Relaxed: advice that orders nothing.
+    /// A [`Turn`]. Written by a sender that takes the lease, read by senders that wait. Relaxed: advice that orders nothing.
     turn: A::AtomicU64,
     /// Senders that wait. Each adds itself while it sleeps. Relaxed: it only sets how long they sleep.
     waiting: A::AtomicU32,
@@ -41,21 +40,26 @@ pub(crate) struct Lease<A: Arch> {
 }
 
 /// The holder of a lease and the end of its turn, as they were at some moment.
+///
+/// | bits | |
+/// |---|---|
+/// | 63..16 | the end of the turn, in units of 1024 ns |
+/// | 15..0 | the holder's number; 0 for none |
 #[derive(Clone, Copy)]
 struct Turn(u64);
 
 impl Turn {
     fn new(holder: u32, end: Nanos) -> Self {
-        Self(end >> 10 << 32 | u64::from(holder))
+        Self(end >> 10 << 16 | u64::from(holder & 0xffff))
     }
 
     fn holder(self) -> u32 {
-        self.0 as u32
+        self.0 as u32 & 0xffff
     }
 
-    /// Whether the turn is over at `now`. Turns are far shorter than the time in which the end wraps, over an hour.
+    /// Whether the turn is over at `now`.
     fn is_over(self, now: Nanos) -> bool {
-        ((now >> 10) as u32).wrapping_sub((self.0 >> 32) as u32) as i32 >= 0
+        now >> 10 >= self.0 >> 16
     }
 }
 
@@ -116,8 +120,8 @@ impl Pace {
     pub(crate) fn new<A: Arch>(dev: &Datapath<A>) -> Self {
         let number = dev.lease.as_ref().map_or(0, |lease| lease.numbers.fetch_add(1, Relaxed));
         Self {
-            // A number that comes again after the count has wrapped makes two senders one: they do not wait for each other.
-            number: number.wrapping_add(1).max(1),
+            // One sender in 65,535 has the same number: the two do not wait for each other.
+            number: number % 0xffff + 1,
             calls: 0,
             is_busy: false,
             began: 0,
