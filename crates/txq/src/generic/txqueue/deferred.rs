@@ -21,7 +21,8 @@ pub(crate) struct Deferred<A: Arch> {
     pub(crate) watch: A::AtomicU32,
     /// The count of completed packets at the worker's last check. Accessed by that worker alone, relaxed.
     pub(crate) seen: A::AtomicU32,
-    /// Packets between two reaps of a sender. Written by the owner of the completing half, which adapts it. Relaxed: as `watch`.
+    /// Packets between two reaps of a sender. Written by senders that reap, which adapt it, and by the thread that ends deferring.
+    /// Relaxed: a hint that orders nothing.
     pub(crate) coalesced: A::AtomicU32,
 }
 
