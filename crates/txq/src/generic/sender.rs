@@ -12,6 +12,7 @@ use txq_core::pool::{AllocError, Cache, Pool};
 use txq_sched::generic::qdisc::{self, Verdict};
 
 use crate::generic::datapath::{Ctx, Pace, RootSelector};
+use crate::generic::panics::Panics;
 use crate::generic::shared::{Sampling, Shared};
 use crate::generic::steering::{Here, Steer};
 
@@ -520,7 +521,8 @@ impl<A: Arch> Sender<A> {
 impl<A: Arch> Drop for Sender<A> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.reap_deferred();
+            // A panic of the driver goes no further: the sender's other buffers return, too, and the worker polls again.
+            let _ = Panics::default().catch(|| self.reap_deferred());
         }
         // A panic while one part of a batch was handed over leaves the other parts here. They are counted as handed in, and
         // are lost.
