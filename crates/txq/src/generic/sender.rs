@@ -115,7 +115,7 @@ impl<A: Arch> Sender<A> {
         counters.name_lines();
         let serial = dev.senders.register(&counters);
         let rule = dev.rule();
-        let pace = Pace::new(&dev);
+        let pace = Pace::new(serial);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
             dev,
@@ -367,7 +367,7 @@ impl<A: Arch> Sender<A> {
     /// Hands packets for a txq to its qdisc.
     #[inline(always)]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
-        if self.pace.count::<A>() {
+        if self.pace.count::<A>(batch.len()) && self.dev.lease.is_some() {
             return self.enter_measured(txq, batch);
         }
         self.enter_in_turn(txq, batch)
@@ -384,14 +384,11 @@ impl<A: Arch> Sender<A> {
     /// As [`enter`](Self::enter), for the first call of a window in which the sender measures how busy it is.
     #[cold]
     fn enter_measured(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
-        if self.dev.lease.is_some() {
-            self.pace.begin(A::now(), self.counters.submitted());
-        }
+        let packets = batch.len();
+        self.pace.begin(A::now(), self.counters.submitted());
         let verdict = self.enter_in_turn(txq, batch);
-        if self.dev.lease.is_some() {
-            let root = self.dev.root_at(self.rule, txq);
-            self.pace.first_call_ended(A::now(), &self.dev.roots[root]);
-        }
+        let root = self.dev.root_at(self.rule, txq);
+        self.pace.first_call_ended(A::now(), packets, &self.dev.roots[root]);
         verdict
     }
 

@@ -8,7 +8,7 @@
 //!
 //! | fact | how the sender knows it |
 //! |---|---|
-//! | it is busy | in one of its last two windows of [`WINDOW`] calls it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
+//! | it is busy | in one of its last two windows of [`WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
 //! | it meets another | the queue's last busy sender was another one ([`UsageWords::user`]) |
 //! | the lease is free | its time is over, or the queue's user has begun no window since the waiting sender checked last ([`UsageWords::windows`]) |
 //!
@@ -26,7 +26,8 @@ use txq_core::arch::{Arch, Atomic, Nanos};
 use crate::generic::datapath::{Datapath, InHand, Root};
 use crate::generic::tuning::{HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
 
-/// Calls after which a sender decides again whether it is busy.
+/// Packets after which a sender decides again whether it is busy. A window must be shorter than [`TURN_CHECK`]: a user that begins
+/// none between two checks counts as idle.
 const WINDOW: u32 = 64;
 
 /// The lease of all queues of a device.
@@ -35,8 +36,6 @@ pub(crate) struct Lease<A: Arch> {
     turn: A::AtomicU64,
     /// Senders that wait. Each adds itself while it sleeps. Relaxed: it only sets how long they sleep.
     waiting: A::AtomicU32,
-    /// Numbers given to senders. Relaxed.
-    numbers: A::AtomicU32,
 }
 
 /// The holder of a lease and the end of its turn, as they were at some moment.
@@ -65,8 +64,7 @@ impl Turn {
 
 impl<A: Arch> Lease<A> {
     pub(crate) fn new() -> Self {
-        let [waiting, numbers] = [(); 2].map(|()| A::AtomicU32::new(0));
-        Self { turn: A::AtomicU64::new(0), waiting, numbers }
+        Self { turn: A::AtomicU64::new(0), waiting: A::AtomicU32::new(0) }
     }
 
     /// Gives the lease to sender `number` from `now` on, if `turn` still holds; returns whether it did.
@@ -83,7 +81,7 @@ struct UsageWords<A: Arch> {
     /// The number of the busy sender that used the queue last; 0 before the first. Written by a busy sender that begins to use the
     /// queue. Relaxed: a hint.
     user: A::AtomicU32,
-    /// The user's calls when its last window began, wrapping. Written by the user, read by senders that wait for the lease.
+    /// How many windows the user has begun, wrapping. Written by the user, read by senders that wait for the lease.
     /// Relaxed: a hint.
     windows: A::AtomicU32,
 }
@@ -99,8 +97,10 @@ impl<A: Arch> Usage<A> {
 pub(crate) struct Pace {
     /// The sender's number, never 0.
     number: u32,
-    /// Its calls, wrapping.
-    calls: u32,
+    /// Packets until its next window begins.
+    left: u32,
+    /// The windows that it has begun, wrapping.
+    windows: u32,
     /// Whether it was busy in its last window.
     is_busy: bool,
     /// When the window began, and the packets handed in before.
@@ -110,19 +110,20 @@ pub(crate) struct Pace {
     waited: Nanos,
     /// When it found no buffer or credit; 0 if its last call came after that.
     blocked: Nanos,
-    /// The time inside the data path of the first call of this window and of the last one.
+    /// The time a packet inside the data path, in the first call of this window and of the last one.
     inside: [Nanos; 2],
     /// Whether the last window alone was busy.
     was_busy: bool,
 }
 
 impl Pace {
-    pub(crate) fn new<A: Arch>(dev: &Datapath<A>) -> Self {
-        let number = dev.lease.as_ref().map_or(0, |lease| lease.numbers.fetch_add(1, Relaxed));
+    /// Returns the pace of the sender with this serial number.
+    pub(crate) fn new(serial: u64) -> Self {
         Self {
             // One sender in 65,535 has the same number: the two do not wait for each other.
-            number: number % 0xffff + 1,
-            calls: 0,
+            number: (serial % 0xffff) as u32 + 1,
+            left: WINDOW,
+            windows: 0,
             is_busy: false,
             began: 0,
             packets: u64::MAX,
@@ -145,37 +146,38 @@ impl Pace {
         self.waited += now.saturating_sub(std::mem::take(&mut self.blocked));
     }
 
-    /// Counts a call; returns whether it is the first of a window.
+    /// Counts a call with `packets` packets; returns whether it is the first of a window.
     #[inline]
-    pub(crate) fn count<A: Arch>(&mut self) -> bool {
+    pub(crate) fn count<A: Arch>(&mut self, packets: usize) -> bool {
         if self.blocked != 0 {
             self.unblock(A::now());
         }
-        self.calls = self.calls.wrapping_add(1);
-        self.calls.is_multiple_of(WINDOW)
+        self.left = self.left.saturating_sub(packets as u32);
+        self.left == 0
     }
 
     /// Begins a window at `now` with `packets` handed in before, and decides whether the sender was busy in the last one.
     #[cold]
     pub(crate) fn begin(&mut self, now: Nanos, packets: u64) {
-        // The shorter one: a preemption makes the other one long.
-        let inside = self.inside[0].min(self.inside[1]) * u64::from(WINDOW);
-        let outside = now.saturating_sub(self.began).saturating_sub(self.waited).saturating_sub(inside);
         let sent = packets.saturating_sub(self.packets);
+        // The shorter one: a preemption makes the other one long.
+        let inside = self.inside[0].min(self.inside[1]).saturating_mul(sent);
+        let outside = now.saturating_sub(self.began).saturating_sub(self.waited).saturating_sub(inside);
         let is_busy = sent > 0 && outside < sent * HAND_OVER_COST;
         // A thread that was preempted in one window is still busy.
         self.is_busy = is_busy || self.was_busy;
         self.was_busy = is_busy;
         (self.began, self.packets, self.waited) = (now, packets, 0);
+        (self.left, self.windows) = (WINDOW, self.windows.wrapping_add(1));
     }
 
-    /// Notes when the first call of the window, which entered `root`, ended.
-    pub(crate) fn first_call_ended<A: Arch>(&mut self, now: Nanos, root: &Root<A>) {
+    /// Notes when the first call of the window, which handed `packets` packets to `root`, ended.
+    pub(crate) fn first_call_ended<A: Arch>(&mut self, now: Nanos, packets: usize, root: &Root<A>) {
         let inside = now.saturating_sub(self.began).saturating_sub(self.waited);
-        self.inside = [inside, self.inside[0]];
+        self.inside = [inside / packets.max(1) as u64, self.inside[0]];
         let UsageWords { user, windows } = &*root.usage.0;
         if user.load(Relaxed) == self.number {
-            windows.store(self.calls, Relaxed);
+            windows.store(self.windows, Relaxed);
         }
     }
 

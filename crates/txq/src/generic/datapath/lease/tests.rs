@@ -56,6 +56,12 @@ fn send(sender: &mut Sender) {
     let _verdict = sender.xmit(packet);
 }
 
+/// Returns the root that its packets for the first txq enter.
+fn root(sender: &Sender) -> &Root<Native> {
+    let dev = sender.datapath();
+    &dev.roots[dev.root_of(0)]
+}
+
 fn lease(sender: &Sender) -> &Lease<Native> {
     sender.datapath().lease.as_ref().unwrap()
 }
@@ -127,6 +133,27 @@ fn a_busy_sender_waits_for_the_end_of_a_turn_that_is_used() {
     assert_eq!((stats.queued, stats.dropped.total()), (0, 0));
 }
 
+/// A turn counts as unused if its holder begins no window between two checks, so large batches must not delay them.
+#[test]
+fn a_user_begins_a_window_with_each_64_packets() {
+    for batch in [1, 32, 64, 300] {
+        let mut pair = Pair::new("pfifo");
+        let mut seen = root(&pair.holder).usage.0.windows.load(Relaxed);
+        for _ in 0..10 {
+            let mut sent = 0;
+            while sent < 64 {
+                let mut packets = PacketList::new();
+                (0..batch).for_each(|_| packets.push_back(pair.holder.packet(&[0; 60]).unwrap()));
+                sent += packets.len();
+                let _verdict = pair.holder.submit_to(0, &mut packets);
+            }
+            let now = root(&pair.holder).usage.0.windows.load(Relaxed);
+            assert_ne!(now, seen, "batches of {batch}");
+            seen = now;
+        }
+    }
+}
+
 #[test]
 fn a_wait_is_bounded() {
     let mut pair = Pair::new("pfifo");
@@ -136,7 +163,7 @@ fn a_wait_is_bounded() {
     let done = AtomicBool::new(false);
     let start = pair.next.now();
     thread::scope(|scope| {
-        let root = &pair.holder.datapath().roots[0];
+        let root = root(&pair.holder);
         scope.spawn(|| {
             let mut windows = 0;
             while !done.load(Relaxed) {
@@ -192,17 +219,7 @@ fn senders_that_meet_at_no_queue_do_not_wait() {
 #[test]
 fn a_sender_knows_whether_it_is_busy() {
     let judge = |outside: Nanos, inside: Nanos, waited: Nanos| {
-        let mut pace = Pace {
-            number: 1,
-            calls: 0,
-            is_busy: false,
-            began: 0,
-            packets: u64::MAX,
-            waited: 0,
-            blocked: 0,
-            inside: [0; 2],
-            was_busy: false,
-        };
+        let mut pace = Pace::new(0);
         let calls = u64::from(WINDOW);
         pace.begin(1_000_000, 0);
         assert!(!pace.is_busy, "nothing is known before the first window");
@@ -215,17 +232,8 @@ fn a_sender_knows_whether_it_is_busy() {
     assert!(judge(50, 100, 3 * TURN_OF_SENDER), "a wait for its turn, a buffer or credit is no other work");
     assert!(!judge(HAND_OVER_COST, 100, 0) && !judge(1_000_000, 100, 0));
     // Of two calls that it has measured, a preemption made one long.
-    let mut pace = Pace {
-        number: 1,
-        calls: 0,
-        is_busy: false,
-        began: 0,
-        packets: 0,
-        waited: 0,
-        blocked: 0,
-        inside: [3_000_000, 100],
-        was_busy: false,
-    };
+    let mut pace = Pace::new(0);
+    (pace.packets, pace.inside) = (0, [3_000_000, 100]);
     pace.begin(1_000_000_000, 64);
     assert!(!pace.is_busy);
 }
