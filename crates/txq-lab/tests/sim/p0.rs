@@ -15,10 +15,11 @@ fn effect(case: Case) {
     let [busylock, llist, combine] =
         [Discipline::Busylock, Discipline::Llist, Discipline::Combine].map(|discipline| of(discipline, case));
     let cpu = |ran: &Ran| ran.per_packet().0;
-    for (name, ran) in [("llist", &llist), ("combine", &combine)] {
+    // Senders of the kernel's llist still meet at the queue's lock, so it saves less.
+    for (name, ran, least) in [("llist", &llist, 0.2), ("combine", &combine, 0.3)] {
         let (rate, saved) = (ran.mpps() / busylock.mpps(), 1.0 - cpu(ran) / cpu(&busylock));
         assert!(rate > 1.3, "{name} sends only {rate:.2} times as many packets as busylock");
-        assert!(saved > 0.2, "{name} saves only {:.0} % of busylock's CPU time", saved * 100.0);
+        assert!(saved > least, "{name} saves only {:.0} % of busylock's CPU time", saved * 100.0);
     }
     let (all, waiting) = busylock.per_packet();
     assert!(
