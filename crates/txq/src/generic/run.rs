@@ -174,9 +174,9 @@ fn admit<A: Arch>(
 /// so that neither side starves the other. `own` holds the owner's own packets. Returns the qdisc's verdict on them if they
 /// were enqueued alone, else success.
 ///
-/// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`OWNERS_TURN`], from the first
-/// [`Owner::leave`] that finds waiting packets: other turns read no clock), so that
-/// no sender works for others for long. The worker sends the packets that are left.
+/// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`OWNERS_TURN`], from
+/// the first [`Owner::leave`] that finds waiting packets: other turns read no clock), so that no sender works for others for
+/// long. The worker sends the packets that are left.
 #[inline]
 pub(crate) fn turn<A: Arch, O: Owner<A>>(
     owner: O,

@@ -188,6 +188,7 @@ mod tests {
         assert!(sched.take_hurry() && sched.hold());
         assert!(!sched.take_hurry(), "to hold a look back is no hurry");
     }
+
     /// Causes work when it is called and when it is dropped.
     struct Busy {
         sched: Weak<Schedule<Native>>,

@@ -13,6 +13,7 @@ use crate::generic::tuning::LONGEST_ROOM_WAIT;
 
 /// How long a sender sleeps between two attempts, in nanoseconds.
 const ROOM_NAP: Nanos = 50_000;
+
 /// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
 pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
     match root.txq {
@@ -43,17 +44,15 @@ impl Patience {
             return false;
         }
         let now = A::now();
-        match self.end {
-            None => {
-                reap_stopped(root, cx);
-                A::yield_cpu();
-                self.end = Some(now + LONGEST_ROOM_WAIT);
-            }
-            Some(end) if now >= end => return false,
-            Some(_) => {
-                reap_stopped(root, cx);
-                A::sleep(ROOM_NAP);
-            }
+        if self.end.is_some_and(|end| now >= end) {
+            return false;
+        }
+        reap_stopped(root, cx);
+        if self.end.is_some() {
+            A::sleep(ROOM_NAP);
+        } else {
+            A::yield_cpu();
+            self.end = Some(now + LONGEST_ROOM_WAIT);
         }
         true
     }
