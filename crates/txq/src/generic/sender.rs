@@ -198,7 +198,9 @@ impl<A: Arch> Sender<A> {
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.reclaim();
         let dev = &self.dev;
-        self.cache.wait_credit_unless(deadline, || dev.is_stopping())
+        let allows = self.cache.wait_credit_unless(deadline, || dev.is_stopping());
+        self.pace.unblock(A::now());
+        allows
     }
 
     /// Sends one packet (`dev_queue_xmit`).

@@ -26,9 +26,9 @@ use txq_core::arch::{Arch, Atomic, Nanos};
 use crate::generic::datapath::{Datapath, InHand, Root};
 use crate::generic::tuning::{HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
 
-/// Packets after which a sender decides again whether it is busy. A window must be shorter than [`TURN_CHECK`]: a user that begins
-/// none between two checks counts as idle.
-const WINDOW: u32 = 64;
+/// Packets after which a sender decides again whether it is busy. A window must be shorter than [`TURN_CHECK`], since a user that
+/// begins none between two checks counts as idle: packets may take 700 ns each. Each window costs two readings of the clock.
+const WINDOW: u32 = 256;
 
 /// The lease of all queues of a device.
 pub(crate) struct Lease<A: Arch> {
@@ -108,7 +108,7 @@ pub(crate) struct Pace {
     packets: u64,
     /// The time that it has waited for its turn, a buffer or credit in this window.
     waited: Nanos,
-    /// When it found no buffer or credit; 0 if its last call came after that.
+    /// When it found no buffer or credit; 0 if it has got one since.
     blocked: Nanos,
     /// The time a packet inside the data path, in the first call of this window and of the last one.
     inside: [Nanos; 2],
@@ -141,9 +141,12 @@ impl Pace {
         }
     }
 
+    /// Notes that the sender has a buffer and credit again.
     #[cold]
-    fn unblock(&mut self, now: Nanos) {
-        self.waited += now.saturating_sub(std::mem::take(&mut self.blocked));
+    pub(crate) fn unblock(&mut self, now: Nanos) {
+        if self.blocked != 0 {
+            self.waited += now.saturating_sub(std::mem::take(&mut self.blocked));
+        }
     }
 
     /// Counts a call with `packets` packets; returns whether it is the first of a window.

@@ -4,7 +4,7 @@
 //! the sender polls the txqs that it uses for about as long as a sleep and a wake would take ([`POLL_BEFORE_SLEEP`]), and sleeps if that
 //! returns no buffer.
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Nanos};
 
 use super::Sender;
 use crate::generic::datapath::Ctx;
@@ -27,31 +27,33 @@ impl<A: Arch> Sender<A> {
     /// Reaps for want of a buffer or credit. If that does not help, makes the workers check the other packets on their way.
     #[cold]
     pub(super) fn reclaim(&mut self) {
-        self.pace.block(A::now());
+        let now = A::now();
+        self.pace.block(now);
         self.reap_deferred();
         // A limit that was lowered may need more packets than it has got.
-        if !self.reap_own() || self.cache.is_at_limit() {
-            self.dev.sched.iter().for_each(|sched| sched.hurry());
+        match self.reap_own(now) {
+            Some(end) if !self.cache.is_at_limit() => self.pace.unblock(end),
+            _ => self.dev.sched.iter().for_each(|sched| sched.hurry()),
         }
     }
 
-    /// Polls the txqs that the sender uses until it gets a buffer back, for [`POLL_BEFORE_SLEEP`] at most; returns whether it got one.
-    fn reap_own(&mut self) -> bool {
+    /// Polls the txqs that the sender uses until it gets a buffer back, from `now` on for [`POLL_BEFORE_SLEEP`] at most; returns the time at
+    /// which it got one.
+    fn reap_own(&mut self, now: Nanos) -> Option<Nanos> {
         if !self.dev.senders_help || A::inside(|inside| inside.depth()) > 0 {
-            return false;
+            return None;
         }
         let (before, _) = self.cache.credit();
-        let mut last = A::now();
-        let end = last.saturating_add(POLL_BEFORE_SLEEP);
+        let (mut last, end) = (now, now.saturating_add(POLL_BEFORE_SLEEP));
         loop {
             let polls = self.poll_own();
-            if self.cache.credit().0 < before {
-                return true;
-            }
             let now = A::now();
+            if self.cache.credit().0 < before {
+                return Some(now);
+            }
             // A clock that stands still would never end this.
             if polls == 0 || now >= end || now == last {
-                return false;
+                return None;
             }
             last = now;
         }

@@ -135,13 +135,13 @@ fn a_busy_sender_waits_for_the_end_of_a_turn_that_is_used() {
 
 /// A turn counts as unused if its holder begins no window between two checks, so large batches must not delay them.
 #[test]
-fn a_user_begins_a_window_with_each_64_packets() {
-    for batch in [1, 32, 64, 300] {
+fn a_user_begins_a_window_with_each_256_packets() {
+    for batch in [1, 32, 256, 300] {
         let mut pair = Pair::new("pfifo");
         let mut seen = root(&pair.holder).usage.0.windows.load(Relaxed);
         for _ in 0..10 {
             let mut sent = 0;
-            while sent < 64 {
+            while sent < WINDOW as usize {
                 let mut packets = PacketList::new();
                 (0..batch).for_each(|_| packets.push_back(pair.holder.packet(&[0; 60]).unwrap()));
                 sent += packets.len();
@@ -236,4 +236,21 @@ fn a_sender_knows_whether_it_is_busy() {
     (pace.packets, pace.inside) = (0, [3_000_000, 100]);
     pace.begin(1_000_000_000, 64);
     assert!(!pace.is_busy);
+}
+
+/// The work between a buffer's return and the next call is the application's.
+#[test]
+fn a_wait_for_a_buffer_ends_with_the_buffer() {
+    let mut pair = Pair::new("pfifo");
+    pair.next.set_limit(1);
+    let held = pair.next.packet(&[0; 60]).unwrap();
+    let before = pair.next.pace_waited();
+    assert!(pair.next.packet(&[0; 60]).is_err());
+    drop(held);
+    assert!(pair.next.wait_credit(None));
+    let waited = pair.next.pace_waited() - before;
+    assert!(waited > 0);
+    thread::sleep(std::time::Duration::from_millis(2));
+    send(&mut pair.next);
+    assert_eq!(pair.next.pace_waited() - before, waited);
 }
