@@ -15,6 +15,7 @@ use crate::generic::datapath::{Ctx, Pace, RootSelector};
 use crate::generic::panics::Panics;
 use crate::generic::shared::{Sampling, Shared};
 use crate::generic::steering::{Here, Steer};
+use crate::generic::tuning::CALLS_ON_ONE_CPU;
 
 mod checksum;
 mod flow;
@@ -31,8 +32,6 @@ pub use room::Room;
 use room::Waits;
 pub use waiting::{SendError, WaitError};
 
-/// Calls of xmit after which a sender checks again which CPU it runs on.
-const TURNS: u32 = 64;
 /// How often drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
 const RECURSION_LIMIT: u32 = 8;
 
@@ -72,7 +71,7 @@ pub struct Sender<A: Arch = Native> {
     turns: u32,
     /// Whether a new choice of txqs is due, but waits for packets that are still on their way.
     renewing: bool,
-    /// The CPU given by the program; `None` to ask for the current CPU once in [`TURNS`] calls.
+    /// The CPU given by the program; `None` to ask for the current CPU once in [`CALLS_ON_ONE_CPU`] calls.
     pinned: Option<CpuId>,
     /// Calls until the next measured one, which samples the latency of packets or takes its own time. Set to `u64::MAX` if
     /// the device does neither.
@@ -314,12 +313,12 @@ impl<A: Arch> Sender<A> {
         begun
     }
 
-    /// Checks once in [`TURNS`] calls, at the first one, and when the map was replaced, whether the choice of txqs still holds.
+    /// Checks once in [`CALLS_ON_ONE_CPU`] calls, at the first one, and when the map was replaced, whether the choice of txqs still holds.
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
         // The thread that sends may be another than the one that made the sender.
-        let look = self.turns.is_multiple_of(TURNS) || self.turns == 1;
+        let look = self.turns.is_multiple_of(CALLS_ON_ONE_CPU) || self.turns == 1;
         if look || (self.steer.is_stale() && !self.renewing) {
             self.look();
         }

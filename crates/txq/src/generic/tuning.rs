@@ -1,7 +1,8 @@
 //! The numbers of the transmit path's policy: each with its unit, what it trades, and the command that shows it. `cargo xtask check
 //! tuning` measures each at half and at twice its value.
 //!
-//! Bounds that Linux has (`dev_tx_weight`, `qdisc_max_burst`, `defer_max`) and sizes of data structures stand where they are used.
+//! Bounds that Linux has (`dev_tx_weight`, `qdisc_max_burst`, `defer_max`), bounds on what a wrong driver may do, and sizes of data
+//! structures stand where they are used. The probe of byte limits (`bql/probe.rs`) has numbers of its own.
 
 use txq_core::arch::Nanos;
 
@@ -15,6 +16,10 @@ pub(crate) const LONGEST_TURN_WAIT: Nanos = 10_000_000;
 /// Time between two checks by the senders that wait for a turn, all together, in nanoseconds. More checks find an unused turn
 /// earlier, and each costs a wake. `cargo lab bench crowd --qdisc pfifo --discipline combine --threads 2,8 --batch 1`
 pub(crate) const TURN_CHECK: Nanos = 200_000;
+/// Packets after which a sender decides again whether it is busy. More packets cost fewer readings of the clock, two a window; a window
+/// must be shorter than [`TURN_CHECK`], since a user that begins none between two checks counts as idle: packets may take 700 ns each.
+/// `cargo lab bench path --batch 32 --qdisc pfifo --discipline combine`
+pub(crate) const BUSY_WINDOW: u32 = 256;
 /// What a packet that changes its CPU costs, in nanoseconds. A sender that spends less than that on a packet outside the data path
 /// takes turns; one that spends more hands over. `cargo lab bench work --work-ns 250 --discipline combine`
 pub(crate) const HAND_OVER_COST: Nanos = 500;
@@ -42,3 +47,20 @@ pub(crate) const EMPTY_DEVICE_WAIT: Nanos = 50_000;
 /// The longest turn of an owner for which others' packets wait, in nanoseconds. A longer turn hands less to the worker; a shorter one
 /// returns a sender to its own work earlier. `cargo lab bench work --discipline combine --work-ns 1000`
 pub(crate) const OWNERS_TURN: Nanos = 100_000;
+/// Time between two attempts of a thread that no other thread wakes, in nanoseconds: for a refused batch, and for room in a full list. A
+/// longer time costs fewer attempts; a shorter one finds room earlier.
+/// `cargo lab bench overload --threads 8 --load 5 --flows 32 --discipline combine`
+pub(crate) const RETRY: Nanos = 50_000;
+/// The longest time that repeated attempts in vain, each after twice the time, are apart, in nanoseconds. A longer time wakes an idle
+/// process less often; a shorter one finds a change earlier. `cargo lab bench rate --batch 1 --threads 2 --qdisc tbf_mq`
+pub(crate) const LONGEST_NAP: Nanos = 10_000_000;
+/// Time to the worker's next poll of a device that does not know when its packets will be complete, in nanoseconds. A longer time polls
+/// less often; a shorter one returns buffers earlier.
+/// `cargo lab bench overload --rate 10gbit --txqs 1 --root one --threads 1 --qdisc pfifo --completions worker --discipline combine`
+pub(crate) const UNTIMED_POLL: Nanos = 20_000;
+/// Full polls after which an owner leaves a txq that is still stopped. More polls open it more often; fewer bound the owner's turn.
+/// `cargo lab bench overload --rate 10gbit --txqs 1 --root one --threads 2 --qdisc pfifo --completions inline --discipline combine`
+pub(crate) const FULL_POLLS: usize = 4;
+/// Calls of xmit after which a sender checks again which CPU it runs on. More calls cost fewer checks; fewer follow a thread that moved
+/// earlier. `cargo lab bench path --batch 1 --qdisc pfifo --discipline combine`
+pub(crate) const CALLS_ON_ONE_CPU: u32 = 64;

@@ -53,8 +53,6 @@ pub(crate) const NOBODY: u32 = 0;
 pub(crate) const OWNERS: u32 = 1;
 /// As [`OWNERS`], and each sender reaps after a batch.
 pub(crate) const SENDERS: u32 = 2;
-/// Delay before a refused batch is tried again if neither the driver nor a wake says when, in nanoseconds.
-pub(crate) const RETRY: Nanos = 50_000;
 /// Bound on the delay that a driver asks for, in nanoseconds.
 pub(crate) const LONGEST_RETRY: Nanos = 1_000_000_000;
 

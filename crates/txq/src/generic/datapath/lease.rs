@@ -8,7 +8,7 @@
 //!
 //! | fact | how the sender knows it |
 //! |---|---|
-//! | it is busy | in one of its last two windows of [`WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
+//! | it is busy | in one of its last two windows of [`BUSY_WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
 //! | it meets another | the queue's last busy sender was another one ([`UsageWords::user`]) |
 //! | the lease is free | its time is over, or the queue's user has begun no window since the waiting sender checked last ([`UsageWords::windows`]) |
 //!
@@ -24,11 +24,7 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, Nanos};
 
 use crate::generic::datapath::{Datapath, InHand, Root};
-use crate::generic::tuning::{HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
-
-/// Packets after which a sender decides again whether it is busy. A window must be shorter than [`TURN_CHECK`], since a user that
-/// begins none between two checks counts as idle: packets may take 700 ns each. Each window costs two readings of the clock.
-const WINDOW: u32 = 256;
+use crate::generic::tuning::{BUSY_WINDOW, HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
 
 /// The lease of all queues of a device.
 pub(crate) struct Lease<A: Arch> {
@@ -122,7 +118,7 @@ impl Pace {
         Self {
             // One sender in 65,535 has the same number: the two do not wait for each other.
             number: (serial % 0xffff) as u32 + 1,
-            left: WINDOW,
+            left: BUSY_WINDOW,
             windows: 0,
             is_busy: false,
             began: 0,
@@ -171,7 +167,7 @@ impl Pace {
         self.is_busy = is_busy || self.was_busy;
         self.was_busy = is_busy;
         (self.began, self.packets, self.waited) = (now, packets, 0);
-        (self.left, self.windows) = (WINDOW, self.windows.wrapping_add(1));
+        (self.left, self.windows) = (BUSY_WINDOW, self.windows.wrapping_add(1));
     }
 
     /// Notes when the first call of the window, which handed `packets` packets to `root`, ended.

@@ -9,10 +9,7 @@
 use txq_core::arch::{Arch, Nanos};
 
 use crate::generic::datapath::{Ctx, Root};
-use crate::generic::tuning::LONGEST_ROOM_WAIT;
-
-/// How long a sender sleeps between two attempts, in nanoseconds.
-const ROOM_NAP: Nanos = 50_000;
+use crate::generic::tuning::{LONGEST_ROOM_WAIT, RETRY};
 
 /// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
 pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
@@ -49,7 +46,7 @@ impl Patience {
         }
         reap_stopped(root, cx);
         if self.end.is_some() {
-            A::sleep(ROOM_NAP);
+            A::sleep(RETRY);
         } else {
             A::yield_cpu();
             self.end = Some(now + LONGEST_ROOM_WAIT);

@@ -13,11 +13,8 @@ use txq_core::sync::fill::Waiter;
 
 use super::{Flow, Sender};
 use crate::generic::datapath::Ctx;
+use crate::generic::tuning::{LONGEST_NAP, RETRY};
 
-/// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
-/// is twice as long, up to [`LONGEST_NAP`].
-pub(super) const NAP: Nanos = 50_000;
-pub(super) const LONGEST_NAP: Nanos = 10_000_000;
 /// [`Sender::LONGEST_WAIT`], in nanoseconds.
 const LONGEST_WAIT: Nanos = 1_000_000_000;
 
@@ -144,7 +141,8 @@ impl<A: Arch> Sender<A> {
         self.forget_waker();
         let nested = A::inside(|inside| inside.depth()) > 0;
         let end = A::now().saturating_add(LONGEST_WAIT).min(deadline.unwrap_or(Nanos::MAX));
-        let mut nap = if self.dev.has_threads() { LONGEST_WAIT } else { NAP };
+        // Without threads of the device there may be no thread that wakes the sender.
+        let mut nap = if self.dev.has_threads() { LONGEST_WAIT } else { RETRY };
         loop {
             let now = A::now();
             if nested || now >= end {

@@ -27,8 +27,8 @@ use txq_core::pool::AllocError;
 use txq_core::sync::waiter::Waiter;
 use txq_sched::generic::qdisc::Verdict;
 
-use super::room::{LONGEST_NAP, NAP};
 use super::{Flow, Room, Sender};
+use crate::generic::tuning::{LONGEST_NAP, RETRY};
 
 /// Why a wait ended without what the sender waited for.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl<A: Arch> Sender<A> {
         let waiter: Arc<Waiter<A>> = self.waiter();
         let waker = Waker::from(waiter.clone());
         let nested = A::inside(|inside| inside.depth()) > 0;
-        let mut nap = NAP;
+        let mut nap = RETRY;
         loop {
             if let Poll::Ready(done) = poll(self, &waker) {
                 return Some(done);

@@ -16,12 +16,8 @@ use txq_core::packet::{Packet, PacketList};
 
 use crate::generic::datapath::Datapath;
 use crate::generic::driver::{Status, Transmit, TxCx};
+use crate::generic::tuning::{LONGEST_NAP, UNTIMED_POLL};
 use crate::generic::txqueue::{Border, DoneSide, DriverBug, DriverBugEvent, TxQueue, TxSide};
-
-/// Time to the worker's next poll of a device that does not say when its packets will complete, in nanoseconds.
-const POLL: Nanos = 20_000;
-/// How many times that doubles for a driver that keeps packets without a ring: up to 10 ms.
-const DOUBLINGS: u32 = 9;
 
 /// A call of [`Transmit::start_xmit`], by the owner of the transmitting half. If it panics, the packets that the driver left
 /// in the batch stay there.
@@ -157,16 +153,17 @@ impl<A: Arch> TxQueue<A> {
     }
 
     /// Returns the nanoseconds until the worker polls again a driver that has not said when. A driver that keeps packets
-    /// without a ring may never complete them: each poll in vain doubles the time.
+    /// without a ring may never complete them: each poll in vain doubles the time, up to [`LONGEST_NAP`].
     pub(crate) fn next_poll(&self) -> Nanos {
         if self.ring.load(Relaxed) != u32::MAX {
-            return POLL;
+            return UNTIMED_POLL;
         }
         let Border { completed, in_vain, .. } = &*self.border;
         let now = self.completed.packets.load(Relaxed);
-        let looks = if completed.swap(now, Relaxed) == now { in_vain.load(Relaxed) + 1 } else { 0 };
-        in_vain.store(looks.min(DOUBLINGS), Relaxed);
-        POLL << looks.min(DOUBLINGS)
+        let polls =
+            if completed.swap(now, Relaxed) == now { in_vain.load(Relaxed).saturating_add(1) } else { 0 };
+        in_vain.store(polls, Relaxed);
+        UNTIMED_POLL.saturating_mul(1u64 << polls.min(31)).min(LONGEST_NAP)
     }
 
     /// Returns the number of packets completed beyond those issued. During a driver call, the device may have completed

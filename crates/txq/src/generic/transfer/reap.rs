@@ -13,7 +13,7 @@ use txq_core::stats::contention::Site;
 use crate::generic::bql;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::{Datapath, Root};
-use crate::generic::tuning::REAPED_TOGETHER;
+use crate::generic::tuning::{FULL_POLLS, REAPED_TOGETHER};
 use crate::generic::txqueue::watchdog::Standstill;
 use crate::generic::txqueue::{
     Access, DoneSide, DriverBug, Issued, NOBODY, OWNERS, REAP, SENDERS, TxQueue, TxTimeout, Watchdog,
@@ -29,9 +29,6 @@ struct Polled<'d, A: Arch> {
     /// Bound on the packets that the driver was asked for.
     budget: usize,
 }
-
-/// Bound on the polls of an owner that finds its txq stopped.
-const LOOKS: usize = 4;
 
 /// The result of a poll of the device.
 enum Reaped {
@@ -252,7 +249,7 @@ impl<A: Arch> TxQueue<A> {
     }
 
     /// Reaps a txq that the owner of `root` has found stopped or without room for `packets`, until it is open and has the room,
-    /// or no more packets are complete, in [`LOOKS`] polls at most or as many as `packets` need. Returns whether the txq is
+    /// or no more packets are complete, in [`FULL_POLLS`] polls at most or as many as `packets` need. Returns whether the txq is
     /// open. There is no interrupt: the owner has the CPU that the worker would need.
     ///
     /// If the caller could not poll, because the driver leaves that to the worker or because another thread reaps and may be
@@ -264,7 +261,7 @@ impl<A: Arch> TxQueue<A> {
         } else {
             // The clock was last read at the beginning of the turn, perhaps long ago.
             cx.clock.advance();
-            for _ in 0..LOOKS.max(packets / REAP + 1) {
+            for _ in 0..FULL_POLLS.max(packets / REAP + 1) {
                 let alone = self.is_reaped_by(root.index);
                 match if alone { self.reap_as_owner(cx) } else { self.reap_with_lock(Some(root.index), cx) } {
                     Reaped::Busy => {

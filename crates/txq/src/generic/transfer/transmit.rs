@@ -12,7 +12,8 @@ use super::border::Call;
 use crate::generic::datapath::Ctx;
 use crate::generic::driver::{Status, TxCx};
 use crate::generic::trace::EventKind;
-use crate::generic::txqueue::{Access, DRV_XOFF, LONGEST_RETRY, RETRY, STACK_XOFF, TxQueue, TxSide};
+use crate::generic::tuning::RETRY;
+use crate::generic::txqueue::{Access, DRV_XOFF, LONGEST_RETRY, STACK_XOFF, TxQueue, TxSide};
 
 /// The result of a transmission, beside the packets left in the batch.
 #[derive(Clone, Copy)]

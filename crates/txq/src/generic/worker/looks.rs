@@ -16,10 +16,8 @@
 
 use txq_core::arch::Nanos;
 
-use crate::generic::tuning::{EMPTY_DEVICE_WAIT, LEFT_TO_SENDERS, LONGEST_POLL_WAIT};
+use crate::generic::tuning::{EMPTY_DEVICE_WAIT, LEFT_TO_SENDERS, LONGEST_POLL_WAIT, UNTIMED_POLL};
 
-/// The shortest wait between looks at a device that does not know when its next packet is complete, in nanoseconds.
-const LEAST: Nanos = 10_000;
 /// The part of the packets in flight that the worker leaves until they are complete.
 const PART: u64 = 2;
 
@@ -86,7 +84,7 @@ impl Looks {
             Some(soonest) if soonest < at => at,
             // A device whose next packet takes longer needs no moderation.
             Some(soonest) => soonest,
-            None if wait >= LEAST => at,
+            None if wait >= UNTIMED_POLL => at,
             // Polls in short succession would be a busy loop: senders wake the worker.
             None => poll(),
         };

@@ -141,7 +141,7 @@ fn a_user_begins_a_window_with_each_256_packets() {
         let mut seen = root(&pair.holder).usage.0.windows.load(Relaxed);
         for _ in 0..10 {
             let mut sent = 0;
-            while sent < WINDOW as usize {
+            while sent < BUSY_WINDOW as usize {
                 let mut packets = PacketList::new();
                 (0..batch).for_each(|_| packets.push_back(pair.holder.packet(&[0; 60]).unwrap()));
                 sent += packets.len();
@@ -220,7 +220,7 @@ fn senders_that_meet_at_no_queue_do_not_wait() {
 fn a_sender_knows_whether_it_is_busy() {
     let judge = |outside: Nanos, inside: Nanos, waited: Nanos| {
         let mut pace = Pace::new(0);
-        let calls = u64::from(WINDOW);
+        let calls = u64::from(BUSY_WINDOW);
         pace.begin(1_000_000, 0);
         assert!(!pace.is_busy, "nothing is known before the first window");
         pace.inside = [inside; 2];
