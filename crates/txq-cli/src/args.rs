@@ -8,6 +8,7 @@ mod lab;
 mod packaging;
 mod replay;
 mod running;
+mod shell;
 mod target;
 mod trace;
 mod watch;
@@ -27,6 +28,7 @@ pub(crate) use lab::LabArgs;
 pub(crate) use packaging::{CompletionsArgs, ManArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use running::{DevArgs, LsArgs, StatArgs, TcArgs};
+pub(crate) use shell::ShellArgs;
 pub(crate) use target::{At, RunningArgs, Target};
 pub(crate) use trace::TraceArgs;
 pub(crate) use watch::TopArgs;
@@ -46,6 +48,7 @@ Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
   txq exec --qdisc 'fq maxrate 20mbit' -- iperf3 -u -c 192.0.2.1 -b 100M
+  txq shell --up 'netem delay 50ms loss 1%'      a shell behind a bad link, without root
   txq bridge eth0 eth1 --up 'cake bandwidth 20mbit'
   txq daemon --config /etc/txq.toml              bridges that run for months; txq check, reload, save and tc for them
   txq ls                                         the running programs that tc reaches
@@ -70,6 +73,9 @@ pub(crate) enum Command {
     /// Run a program whose UDP datagrams leave through a qdisc of txq, without a change of the program
     #[command(after_help = exec::EXEC_EXAMPLES)]
     Exec(ExecArgs),
+    /// Run a program in a network namespace behind a link with a qdisc in each direction, as root or as an ordinary user
+    #[command(after_help = shell::SHELL_EXAMPLES)]
+    Shell(ShellArgs),
     /// Forward between the devices of a file, each through its qdisc, and serve `txq tc`, until SIGINT or SIGTERM
     #[command(after_help = daemon::DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),

@@ -31,7 +31,7 @@ mod replay;
 mod words;
 
 pub(crate) use added::of_words;
-pub(crate) use bridge::of_bridge;
+pub(crate) use bridge::{of_bridge, of_link};
 pub(crate) use check::Purpose;
 pub(crate) use keys::{SCHEMA, keys};
 pub(crate) use lengths::{Length, Lengths};

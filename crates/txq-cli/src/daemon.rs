@@ -30,7 +30,7 @@ use crate::args::{BridgeArgs, DaemonArgs, Serving};
 use crate::config::{self, Loaded, Purpose};
 use crate::control;
 use notify::Manager;
-use state::State;
+pub(crate) use state::{Meters, State};
 
 /// How often the daemon looks for signals.
 const TICK: Duration = Duration::from_millis(20);
@@ -66,7 +66,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
     let hangup = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, hangup.clone()).context("SIGHUP cannot be caught")?;
     let access = args.group.as_deref().map(control::group).transpose()?.map_or(Access::Owner, Access::Group);
-    let meters = state::Meters::default();
+    let meters = Meters::default();
     let (ask, asked) = mpsc::channel::<mpsc::Sender<Result<String, String>>>();
     let counters = meters.clone();
     // Before the devices are opened, so that a second daemon opens none.

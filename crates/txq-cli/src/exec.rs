@@ -172,7 +172,7 @@ fn wait(child: &mut Child, signals: &mut Signals) -> std::io::Result<ExitStatus>
 }
 
 /// Returns whether this process belongs to the foreground group of its terminal.
-fn is_foreground() -> bool {
+pub(crate) fn is_foreground() -> bool {
     let terminal = rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     terminal.and_then(rustix::termios::tcgetpgrp).is_ok_and(|group| group == getpgrp())
 }

@@ -8,7 +8,7 @@
 //! `txq daemon` and `txq bridge` forward between devices, each direction through its qdisc. `txq check`, `txq reload` and
 //! `txq save` check the daemon's file, apply it anew, and print its state as commands.
 //!
-//! `txq exec` runs a program whose UDP datagrams leave through a qdisc.
+//! `txq exec` runs a program whose UDP datagrams leave through a qdisc, and `txq shell` one behind a link with a qdisc in each direction.
 //!
 //! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
 //!
@@ -52,6 +52,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod shell;
 mod stat;
 mod state;
 mod tc;
@@ -85,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Tc(args) => return end(tc::tc(args)),
         Command::Dev(args) => return end(dev::dev(args)),
         Command::Exec(args) => return exec::exec(args),
+        Command::Shell(args) => return end(shell::shell(args)),
         Command::Daemon(args) => daemon::daemon(args),
         Command::Bridge(args) => daemon::bridge(args),
         Command::Check(args) => check::check(args),

@@ -8,7 +8,7 @@ use super::Command;
 
 /// The headings, and the commands below each.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Send", &["run", "replay", "exec"]),
+    ("Send", &["run", "replay", "exec", "shell"]),
     ("Shape", &["bridge", "daemon", "check", "reload", "save"]),
     ("Watch", &["top", "web", "stat", "trace", "ls", "contention", "hist"]),
     ("tc", &["tc", "dev"]),

@@ -4,8 +4,8 @@ use anyhow::ensure;
 use toml::Table;
 
 use super::check::{self, Purpose};
-use super::{Bridge, Config, Device, Loaded, Priority, Segments, Socket, rehearse};
-use crate::args::BridgeArgs;
+use super::{Bridge, Config, Device, Loaded, Priority, Segments, Socket, Tun, rehearse};
+use crate::args::{BridgeArgs, ShellArgs};
 use crate::device;
 
 /// Returns the file that stands for a command line.
@@ -26,10 +26,41 @@ pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
         ..Socket::default()
     });
     let socket = socket.collect();
-    let mut config =
-        Config { device: vec![first, second], bridge: vec![bridge], socket, ..Config::default() };
+    checked(
+        "txq bridge",
+        Config { device: vec![first, second], bridge: vec![bridge], socket, ..Config::default() },
+    )
+}
+
+/// Returns the file that stands for the link of a shell: a TUN interface at each end. Each end is in a network namespace, or in the
+/// program's own. `interface` is the name of that at the far end.
+pub(crate) fn of_link(
+    args: &ShellArgs,
+    spaces: [Option<String>; 2],
+    interface: &str,
+) -> anyhow::Result<Loaded> {
+    let ends = [("up", interface, &args.up), ("down", "link0", &args.down)];
+    let device = ends.into_iter().zip(spaces).map(|((name, interface, qdisc), namespace)| Device {
+        name: Some(name.to_owned()),
+        tun: Some(Tun { interface: interface.to_owned(), mtu: Some(args.mtu), namespace, ..Tun::default() }),
+        qdisc: qdisc.clone(),
+        default_qdisc: Some("fq_codel".to_owned()),
+        ..Device::default()
+    });
+    let device: Vec<_> = device.collect();
+    let bridge = Bridge {
+        devices: ["up", "down"].map(str::to_owned),
+        segments: Segments::Cut,
+        priority: Priority::Tos,
+        cpus: Vec::new(),
+    };
+    checked("txq shell", Config { device, bridge: vec![bridge], ..Config::default() })
+}
+
+/// Checks a file that stands for the command line of `program`.
+fn checked(program: &str, mut config: Config) -> anyhow::Result<Loaded> {
     // There is no file in which the faults have a place.
-    let wrong = |fault: super::locate::Fault| fault.at("txq bridge", "");
+    let wrong = |fault: super::locate::Fault| fault.at(program, "");
     check::check(&mut config, Purpose::Daemon).map_err(wrong)?;
     rehearse::rehearse(&config).map_err(wrong)?;
     Ok(Loaded { config, raw: Table::new() })

@@ -23,7 +23,7 @@ const FIT: Duration = Duration::from_secs(1);
 
 /// What bridges, sockets and replays count, for the threads of the control server.
 #[derive(Clone, Default)]
-pub(super) struct Meters(Arc<Mutex<Sources>>);
+pub(crate) struct Meters(Arc<Mutex<Sources>>);
 
 #[derive(Default)]
 struct Sources {
@@ -36,7 +36,7 @@ struct Sources {
 
 impl Meters {
     /// Returns the counters of what a device receives, of its sockets and of its replays.
-    pub(super) fn of(&self, device: &str) -> Vec<(String, u64)> {
+    pub(crate) fn of(&self, device: &str) -> Vec<(String, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = all.bridges.get(device).map_or_else(Vec::new, |meters| received(meters));
         let sockets = all.sockets.iter().flat_map(|sockets| sockets());
@@ -73,7 +73,7 @@ fn received(meters: &[Meter]) -> Vec<(String, u64)> {
 }
 
 /// All that the daemon runs. The fields are dropped in this order: those that send before the devices.
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) generators: Option<Generators>,
     pub(super) players: Vec<Player>,
     pub(super) bridges: Vec<Bridge>,
@@ -89,7 +89,7 @@ pub(super) struct State {
 
 impl State {
     /// Opens everything that a file describes, and starts to forward.
-    pub(super) fn start(loaded: Option<Loaded>, meters: Meters) -> anyhow::Result<Self> {
+    pub(crate) fn start(loaded: Option<Loaded>, meters: Meters) -> anyhow::Result<Self> {
         let now = Instant::now();
         let mut state = Self {
             generators: None,
@@ -137,12 +137,12 @@ impl State {
     }
 
     /// Lets the server reach all devices; a device that it reaches already is added once.
-    pub(super) fn serve(&self, server: &Server) -> anyhow::Result<()> {
+    pub(crate) fn serve(&self, server: &Server) -> anyhow::Result<()> {
         self.live.iter().try_for_each(|live| server.add(&live.dev)).map_err(control::failed)
     }
 
     /// Does what is due: looks at the interfaces, and compares pools with qdiscs. Returns whether devices were opened anew.
-    pub(super) fn tick(&mut self) -> bool {
+    pub(crate) fn tick(&mut self) -> bool {
         let (now, mut opened) = (Instant::now(), false);
         if now - self.looked >= LOOK {
             self.looked = now;

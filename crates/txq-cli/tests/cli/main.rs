@@ -26,6 +26,7 @@ mod lab;
 mod main_job;
 mod replay;
 mod run;
+mod shell;
 mod socket;
 mod tc;
 // `cargo test --workspace` has the feature, and so has `cargo test -p txq-cli --features watch`.

@@ -17,6 +17,7 @@ const RATE: Block = Block {
     after: "txq tc qdisc show dev up",
     ..BLOCK
 };
+const LINK: Block = Block { document: "docs/bad-link.md", tools: &["ping"], needs_tun: true, ..BLOCK };
 /// Blocks that measure or compile.
 const LONG: Block = Block { builds: true, ..BLOCK };
 
@@ -178,6 +179,38 @@ blocks! {
     a_machine_is_simulated = Block { part: "sim explain", ..LONG };
     #[ignore = "cargo xtask check operator"]
     clients_are_killed_for_long = Block { document: "docs/socket.md", part: "TXQ_SOCKET_SECONDS=600", ..LONG };
+    a_ping_has_the_delay_of_its_link = Block {
+        part: "--down 'netem delay 30ms' -- ping",
+        check: |said| {
+            assert!(said.contains("3 received, 0% packet loss"), "{said}");
+            assert!(fastest(said)[0] >= 49.9, "{said}");
+        },
+        ..LINK
+    };
+    a_server_is_behind_the_link = Block {
+        part: "iperf3 -s -1",
+        tools: &["iperf3"],
+        check: |said| assert!(said.contains("receiver") && said.contains("iperf Done"), "{said}"),
+        ..LINK
+    };
+    a_link_is_changed_while_it_runs = Block {
+        part: "delay 100ms loss 10%",
+        check: |said| {
+            assert!(fastest(said)[1] >= 99.9, "{said}");
+            assert!(said.contains("qdisc netem") && said.contains("20 packets transmitted"), "{said}");
+        },
+        ..LINK
+    };
+    links_are_chained = Block {
+        part: "-- txq shell --quiet --up",
+        check: |said| assert!(fastest(said)[0] >= 28.9, "{said}"),
+        ..LINK
+    };
+    #[ignore = "cargo xtask check operator"]
+    quic_is_fetched_over_a_link = Block {
+        check: |said| assert!(said.contains("4000000 bytes in "), "{said}"),
+        ..Block { document: "docs/bad-link.md", part: "--example fetch", needs_tun: true, ..LONG }
+    };
     #[ignore = "cargo xtask check operator"]
     txq_is_installed = Block { document: "docs/exec.md", part: "cargo install --path", ..LONG };
     #[ignore = "cargo xtask check operator"]

@@ -16,7 +16,9 @@ use crate::tempdir::TempDir;
 const LONG: Duration = Duration::from_secs(600);
 
 /// Words that stand for what the machine of a reader has, and what stands for them here.
-const HERE: [(&str, &str); 4] = [
+const HERE: [(&str, &str); 6] = [
+    ("tc --name shell qdisc", "tc --name link qdisc"),
+    ("curl -sI https://example.org", "true"),
     ("/etc/txq.toml", "txq.toml"),
     ("--group netadmin", "--group users"),
     ("/run/user/1000/txq", "/run/txq"),
@@ -24,7 +26,11 @@ const HERE: [(&str, &str); 4] = [
 ];
 
 /// What an example needs first.
-const FIRST: [(&str, &str); 8] = [
+const FIRST: [(&str, &str); 9] = [
+    (
+        "dev up root netem",
+        "(txq shell --peer --quiet --name link --up 'netem delay 1ms' -- sleep 9 &); until txq stat --name link > other; do sleep 0.05; done 2> other",
+    ),
     (
         "filter get",
         "txq tc qdisc del dev d0 root; txq tc qdisc add dev d0 root handle 1: htb
@@ -193,6 +199,7 @@ commands! {
     of_replay = "replay", "";
     of_run = "run", "";
     of_save = "save", DAEMONS;
+    of_shell = "shell", "sysctl -qw net.ipv4.ip_forward=1; export SHELL=/bin/sh\n";
     of_stat = "stat", DAEMONS;
     of_tc = "tc", DAEMONS;
     of_top = "top", DAEMONS;

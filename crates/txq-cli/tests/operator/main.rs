@@ -33,8 +33,9 @@ use std::process::Command;
 use tempdir::TempDir;
 
 /// The documents that tell an operator what to type.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
+    "docs/bad-link.md",
     "docs/control.md",
     "docs/daemon.md",
     "docs/exec.md",
