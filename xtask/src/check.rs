@@ -1,7 +1,7 @@
 //! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
 //! Miri undefined behaviour, TSan data races of real threads, ASan what the kernel is told of memory, the fuzzer bad input, chaos errors under many simultaneous
 //! events, the mutants tests that cannot fail, the oracle differences from Linux, operator documents that say what does not work, busy loops tests that assume a fast
-//! machine, words sentences that need two readings, platforms code that compiles for this machine alone, deny licences and
+//! machine, words sentences that need two readings, book links that lead nowhere, platforms code that compiles for this machine alone, deny licences and
 //! sources that nobody has allowed.
 
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{api, busy, cargo, layers, platforms, root, tuning, words};
+use crate::{api, book, busy, cargo, layers, platforms, root, tuning, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +80,8 @@ pub(crate) enum Checker {
     Busy,
     /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
     Words,
+    /// That the documents are a book: each page names the next one, each link leads somewhere; built if mdBook is installed
+    Book,
     /// That the public API is as listed (docs/api)
     Api,
     /// That crates and modules import only what stands before them (docs/architecture.md, "Layers")
@@ -156,6 +158,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
         Checker::Words => words::check(),
+        Checker::Book => book::check(),
         Checker::Layers => layers::check(),
         Checker::Api => api::check(false),
         Checker::Package => package(),
@@ -167,12 +170,12 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
-                Api, Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms,
+                Api, Asm, Book, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms,
                 Reloads, Shuttle, Tsan, Words,
             };
             let all = [
-                Words, Layers, Api, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz,
-                Chaos, Reloads, Mutants,
+                Words, Book, Layers, Api, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle,
+                Fuzz, Chaos, Reloads, Mutants,
             ];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }

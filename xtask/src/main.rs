@@ -4,9 +4,11 @@
 
 mod api;
 mod bench;
+mod book;
 mod busy;
 mod check;
 mod deb;
+mod dist;
 mod layers;
 mod platforms;
 mod tuning;
@@ -42,6 +44,15 @@ enum Chore {
         #[arg(long = "try")]
         install: bool,
     },
+    /// Build static binaries for x86_64 and aarch64
+    Dist {
+        /// Run this machine's binary in an empty folder
+        #[arg(long = "try")]
+        alone: bool,
+        /// The profile of Cargo.toml; `dev` compiles fastest
+        #[arg(long, value_name = "NAME", default_value = "dist")]
+        profile: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -49,6 +60,7 @@ fn main() -> ExitCode {
         Chore::Check(args) => check::run(&args),
         Chore::Bench { last } => bench::run(last),
         Chore::Deb { install } => deb::deb(install),
+        Chore::Dist { alone, profile } => dist::dist(&profile, alone),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -63,6 +63,23 @@ fn datagrams_of_two_threads_leave_at_the_rate_of_htb() {
 }
 
 #[test]
+fn pipes_of_subscribers_have_their_rates() {
+    let library = Library::get();
+    for compiler in compilers() {
+        let program = library.build(compiler, "examples/subscribers.c", Mode::Sanitized, &[]);
+        let printed = library.run(&program, &[]);
+        // The rate, with the voice before the rest, and one burst.
+        for (pipe, (voice, rest)) in printed.lines().zip([(10.0, 50.0), (10.0, 20.0)]) {
+            let numbers: Vec<f64> = pipe.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let [sent_voice, sent_rest] = numbers[..] else { panic!("{printed}") };
+            let near = |sent: f64, rate: f64| (rate..rate + 0.5).contains(&(sent + 0.1));
+            assert!(near(sent_voice, voice) && near(sent_rest, rest), "{printed}");
+        }
+        assert!(printed.contains("\nbest effort beyond its queue was dropped\n"), "{printed}");
+    }
+}
+
+#[test]
 fn the_header_is_also_one_of_cpp() {
     let library = Library::get();
     for (compiler, standard) in [("g++", "c++98"), ("g++", "c++17"), ("clang++", "c++17")] {

@@ -36,7 +36,7 @@ fn has_test(source: &str, name: &str) -> bool {
 #[test]
 fn tests_that_documents_name_exist() {
     for (document, kind, least) in [("rfc8289.md", "codel", 17), ("rfc8290.md", "fq_codel", 20)] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../txq-sched/rfc").join(document);
         let names = names(&fs::read_to_string(&path).expect(document));
         assert!(names.len() >= least, "{document} has {} names only", names.len());
         for name in names {
@@ -47,6 +47,48 @@ fn tests_that_documents_name_exist() {
                 "{document} names {name}, which is no test in {places:?}"
             );
         }
+    }
+}
+
+/// Returns the sources of a kind: `qdisc/NAME.rs` and the files of `qdisc/NAME`.
+fn sources_of_kind(qdiscs: &Path, name: &str) -> Option<String> {
+    let mut all = fs::read_to_string(qdiscs.join(format!("{name}.rs"))).ok()?;
+    for entry in fs::read_dir(qdiscs.join(name)).into_iter().flatten().flatten() {
+        all += &fs::read_to_string(entry.path()).unwrap_or_default();
+    }
+    Some(all)
+}
+
+/// CONTRIBUTING.md, "A qdisc": the steps that a source shows.
+#[test]
+fn each_kind_follows_the_recipe() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| fs::read_to_string(crates.join(path)).expect(path);
+    let qdiscs = crates.join("txq-sched/src/generic/qdisc");
+    let (list, pages) = (read("txq-sched/src/generic/qdisc/kinds.rs"), read("txq-sched/src/qdisc/mod.rs"));
+    let fidelity = read("../docs/fidelity.md");
+    let scripts = fs::read_dir(crates.join("txq-oracle/scripts")).expect("scripts");
+    let scripts: String = scripts.flatten().filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+    let names: Vec<&str> =
+        list.split("Kind::new(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 25, "{names:?}");
+    // pfifo and bfifo are built by one file.
+    let shared = fs::read_to_string(qdiscs.join("limited.rs")).expect("limited.rs");
+    for name in names {
+        let source = sources_of_kind(&qdiscs, name).unwrap_or_else(|| panic!("there is no {name}.rs"));
+        assert!(source.starts_with("//! "), "{name}.rs has no doc");
+        // tbf_mq, htb_mq and cake_mq have the words of their namesakes.
+        let words = sources_of_kind(&qdiscs, name.trim_end_matches("_mq")).unwrap_or_default();
+        assert!(words.contains("SYNTAX: Syntax"), "{name} has no SYNTAX");
+        let builds = |source: &str| source.contains("pub(super) fn build");
+        assert!(builds(&source) || builds(&shared), "{name} has no build");
+        let word =
+            |text: &str| text.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|word| word == name);
+        assert!(word(&pages), "{name} has no page in txq-sched/src/qdisc/mod.rs");
+        assert!(
+            word(&scripts) || word(&fidelity),
+            "{name} has neither a script of the oracle nor a difference"
+        );
     }
 }
 

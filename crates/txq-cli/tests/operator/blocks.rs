@@ -41,12 +41,43 @@ blocks! {
         check: |said| assert!(said.contains("qdisc tbf 1: root refcnt 5 rate 10Mbit"), "{said}"),
         ..BLOCK
     };
-    a_program_is_shaped_while_it_sends = Block {
-        part: "target/release/examples/served &",
-        check: |said| assert!(said.contains("served") && said.contains("qdisc tbf"), "{said}"),
+    a_script_of_tc_runs_unchanged = Block {
+        document: "docs/from-tc.md",
+        part: "tc qdisc add dev m-far root handle 1: netem delay 40ms",
+        tools: &["ping"],
+        check: |said| {
+            assert!(said.contains("qdisc tbf 10: parent 1:1 rate 5Mbit burst 10Kb"), "{said}");
+            assert!(said.contains("3 received, 0% packet loss") && fastest(said)[0] >= 40.0, "{said}");
+            assert!(said.contains("m-far root handle 1: netem"), "{said}");
+        },
+        ..BLOCK
+    };
+    a_site_has_its_customers = Block {
+        document: "docs/from-libreqos.md",
+        part: "site.tc",
+        tools: &["ping"],
+        check: |said| {
+            assert!(said.contains("3 received, 0% packet loss"), "{said}");
+            // The filter leads the pings to the customer's class.
+            let class = said.split("class htb_mq 1:2 ").nth(1).unwrap_or_else(|| panic!("{said}"));
+            let sent = class.lines().nth(1).unwrap_or_default();
+            assert!(sent.contains(" 3 pkt "), "{said}");
+        },
+        ..BLOCK
+    };
+    a_pod_has_its_rates = Block {
+        document: "docs/from-cni.md",
+        part: "pod.toml",
+        tools: &["ping"],
+        needs_tun: true,
+        check: |said| {
+            assert!(said.contains("3 received, 0% packet loss"), "{said}");
+            assert!(said.contains("rate 8Mbit") && said.contains("rate 4Mbit"), "{said}");
+        },
         ..BLOCK
     };
     a_capture_is_replayed_into_an_interface = Block {
+        document: "docs/replay.md",
         part: "txq replay real.pcap",
         tools: &["iperf3", "tcpdump", "ethtool", "sysctl"],
         check: |said| assert!(said.contains("w1") && said.contains("RX:"), "{said}"),
@@ -172,11 +203,10 @@ blocks! {
     #[ignore = "cargo xtask check operator"]
     the_main_job_runs = Block { part: "cargo run --release -- run", ..LONG };
     #[ignore = "cargo xtask check operator"]
-    waits_are_recorded = Block { part: "contention --discipline spinlock", ..LONG };
+    waits_are_recorded =
+        Block { document: "docs/programs.md", part: "contention --discipline spinlock", ..LONG };
     #[ignore = "cargo xtask check operator"]
-    the_machine_is_measured = Block { part: "bench isolation", ..LONG };
-    #[ignore = "cargo xtask check operator"]
-    a_machine_is_simulated = Block { part: "sim explain", ..LONG };
+    five_systems_are_shown = Block { document: "docs/systems.md", part: "bench xps", ..LONG };
     #[ignore = "cargo xtask check operator"]
     clients_are_killed_for_long = Block { document: "docs/socket.md", part: "TXQ_SOCKET_SECONDS=600", ..LONG };
     a_ping_has_the_delay_of_its_link = Block {
@@ -212,7 +242,16 @@ blocks! {
         ..Block { document: "docs/bad-link.md", part: "--example fetch", needs_tun: true, ..LONG }
     };
     #[ignore = "cargo xtask check operator"]
-    txq_is_installed = Block { document: "docs/exec.md", part: "cargo install --path", ..LONG };
+    txq_is_installed = Block { document: "docs/install.md", part: "cargo install --path", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    a_program_sends_its_first_packet = Block {
+        document: "docs/install.md",
+        part: "cargo new",
+        before: "rm -rf /tmp/first",
+        after: "rm -rf /tmp/first",
+        check: |said| assert!(said.contains("Sent 60 bytes 1 pkt"), "{said}"),
+        ..LONG
+    };
     #[ignore = "cargo xtask check operator"]
     exec_is_measured = Block { document: "docs/exec.md", part: "--example exec_overhead", ..LONG };
     #[ignore = "cargo xtask check operator"]

@@ -69,5 +69,6 @@ fn panel(table: &Table, rows: &[&Row]) -> Curves {
         figure: "throughput, Mpps".to_owned(),
         steps: steps.iter().enumerate().map(|(place, step)| (step.to_string(), place as f64)).collect(),
         curves,
+        log: false,
     }
 }

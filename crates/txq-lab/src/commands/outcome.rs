@@ -276,6 +276,7 @@ fn plot(lines: &[Line], figure: &str) -> Curves {
         figure: figure_words,
         steps: steps.into_iter().zip(places).collect(),
         curves: names.into_iter().map(curve).collect(),
+        log: false,
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Curves {
     pub steps: Vec<(String, f64)>,
     /// The curves.
     pub curves: Vec<Curve>,
+    /// Whether values that span much are drawn by their logarithms although the steps do not double.
+    pub log: bool,
 }
 
 /// A curve.
@@ -110,7 +112,7 @@ impl Curves {
             let (low, high) = at.spread.unwrap_or((at.value, at.value));
             [at.value, low, high]
         });
-        let heights = Heights::new(ends, doubling);
+        let heights = Heights::new(ends, doubling || self.log);
         let scale = |log: bool| if log { ", log scale" } else { "" };
         let (over, figure) = (
             format!("{}{}", self.over, scale(doubling)),

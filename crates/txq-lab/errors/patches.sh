@@ -1,7 +1,7 @@
 #!/bin/sh
 # Draws the picture of a planted error beside this file:
 #
-#   docs/lab/patches.sh lost-wakeup|unbounded|shared-counter TXQ PATCHED
+#   crates/txq-lab/errors/patches.sh lost-wakeup|unbounded|shared-counter TXQ PATCHED
 #
 # TXQ and PATCHED are two builds of `txq-lab`, without the patch and with it. Needs jq.
 set -eu
@@ -10,13 +10,14 @@ if [ $# -ne 3 ]; then
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
+lab=$here/../../../docs/lab/lab.toml
 name=$1 plain=$2 patched=$3
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 case $name in
 unbounded)
-    "$plain" sim run "$here/lab.toml" --point one --quiet --json >"$dir/plain"
-    "$patched" sim run "$here/lab.toml" --point one --quiet --json >"$dir/patched"
+    "$plain" sim run "$lab" --point one --quiet --json >"$dir/plain"
+    "$patched" sim run "$lab" --point one --quiet --json >"$dir/patched"
     jq -rs -f "$here/hist.jq" "$dir/plain" "$dir/patched" >"$here/$name.svg"
     exit
     ;;
@@ -32,7 +33,7 @@ esac
 # Each build has half of a sweep over a field that changes nothing here, and its value becomes the build's name.
 for part in 1 2; do
     if [ $part = 1 ]; then txq=$plain; else txq=$patched; fi
-    "$txq" sim sweep "$here/lab.toml" --point "$point" --quiet --vary "$vary" --vary path.txqueuelen=1000,1001 \
+    "$txq" sim sweep "$lab" --point "$point" --quiet --vary "$vary" --vary path.txqueuelen=1000,1001 \
         --shard "$part/2" --out "$dir/$part" >"$dir/table"
 done
 "$plain" sim merge "$dir/1" "$dir/2" --svg "$dir/svg" --title "$title"
