@@ -52,7 +52,7 @@ const FAR: &str = "far-";
 const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 
-/// What is at the far end of the link.
+/// The far end of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outside {
     /// This process' own network namespace.
