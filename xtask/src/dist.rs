@@ -50,8 +50,10 @@ pub(crate) fn dist(profile: &str, alone: bool) -> Result<()> {
         fs::copy(Path::new(root()).join(format!("target/{target}/{built}/txq")), &binary)
             .with_context(|| binary.display().to_string())?;
         println!("dist: {} ({:.1} MB)", binary.display(), fs::metadata(&binary)?.len() as f64 / 1e6);
-        if alone && is_own {
-            run_alone(&binary)?;
+        match (alone, is_own) {
+            (true, true) => run_alone(&binary)?,
+            (true, false) => run_emulated(processor, &binary)?,
+            (false, _) => {}
         }
     }
     Ok(())
@@ -82,24 +84,41 @@ fn run_alone(binary: &Path) -> Result<()> {
     done
 }
 
-fn commands(folder: &Path) -> Result<()> {
-    for (words, part) in COMMANDS {
-        let mut chroot = Command::new("chroot");
-        chroot
-            .arg(folder)
-            .arg("/txq")
-            .args(words.split(' '))
-            .env_clear()
-            .env("HOME", "/")
-            .stdin(Stdio::null());
-        let out = chroot.output().context("chroot cannot be run")?;
-        let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
-        // The program that `txq exec` should run does not exist here.
-        let expected = if words.starts_with("exec") { Some(127) } else { Some(0) };
-        if out.status.code() != expected || !said.contains(part) {
-            bail!("txq {words}, alone: {}: {said}", out.status);
-        }
-        println!("dist: txq {words}, alone: as it should be");
+/// Runs another processor's binary by an emulator.
+fn run_emulated(processor: &str, binary: &Path) -> Result<()> {
+    let emulator = format!("qemu-{processor}-static");
+    let version =
+        Command::new(&emulator).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        println!("SKIP dist: the binary for {processor} is not run: {emulator} is not installed");
+        return Ok(());
     }
+    // It contains no library for `txq exec`.
+    COMMANDS.iter().filter(|(words, _)| !words.starts_with("exec")).try_for_each(|command| {
+        let mut emulated = Command::new(&emulator);
+        emulated.arg(binary);
+        run_command(emulated, *command, processor)
+    })
+}
+
+fn commands(folder: &Path) -> Result<()> {
+    COMMANDS.iter().try_for_each(|command| {
+        let mut chroot = Command::new("chroot");
+        chroot.arg(folder).arg("/txq").env_clear().env("HOME", "/");
+        run_command(chroot, *command, "alone")
+    })
+}
+
+/// Runs a command of [`COMMANDS`] by `program`; an error if it does not print its part.
+fn run_command(mut program: Command, (words, part): (&str, &str), place: &str) -> Result<()> {
+    let out = program.args(words.split(' ')).stdin(Stdio::null()).output();
+    let out = out.with_context(|| format!("{program:?} cannot be run"))?;
+    let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+    // The program that `txq exec` should run does not exist.
+    let expected = if words.starts_with("exec") { Some(127) } else { Some(0) };
+    if out.status.code() != expected || !said.contains(part) {
+        bail!("txq {words}, {place}: {}: {said}", out.status);
+    }
+    println!("dist: txq {words}, {place}: as it should be");
     Ok(())
 }

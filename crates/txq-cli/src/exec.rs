@@ -3,6 +3,7 @@
 //! The command checks the qdisc and the program, and loads `libtxq_preload.so` into it. The library appends records to a file in memory,
 //! which this process holds and the library opens by its path in `/proc`: nothing is left behind, whichever process dies first.
 
+mod embedded;
 mod library;
 mod program;
 mod report;

@@ -3,9 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use super::embedded;
+
 const FILE: &str = "libtxq_preload.so";
 
-/// Returns the library: TXQ_PRELOAD, or the file in `deps/` (of a build), beside `txq`, or in `../lib/txq/` (of an installation).
+/// Returns the library: TXQ_PRELOAD, the file in `deps/` (of a build), beside `txq`, or in `../lib/txq/` (of an installation), or the
+/// one that the command contains.
 ///
 /// # Errors
 /// If there is none, or LD_PRELOAD cannot have its path.
@@ -18,7 +21,16 @@ pub(super) fn find() -> Result<PathBuf, String> {
             }
             path
         }
-        None => beside()?,
+        None => match beside()? {
+            Some(path) => path,
+            None if embedded::is_there() => embedded::unpack()?,
+            None => {
+                return Err(format!(
+                    "this txq contains no {FILE}, and there is none beside it: build it by `cargo build --release -p \
+                     txq-preload`, and name target/release/{FILE} in TXQ_PRELOAD"
+                ));
+            }
+        },
     };
     // The system's loader looks for a name without `/` elsewhere.
     let found = std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
@@ -31,16 +43,12 @@ pub(super) fn find() -> Result<PathBuf, String> {
     }
 }
 
-fn beside() -> Result<PathBuf, String> {
+/// Returns the file of a build or an installation, if there is one.
+fn beside() -> Result<Option<PathBuf>, String> {
     let exe = env::current_exe()
         .map_err(|error| format!("the path of txq is unknown: {error}: set TXQ_PRELOAD"))?;
     let folder = exe.parent().unwrap_or(Path::new("/"));
     let places = [folder.join("deps").join(FILE), folder.join(FILE), folder.join("../lib/txq").join(FILE)];
-    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        format!(
-            "{FILE} is not beside {}, nor in ../lib/txq/ from there: build it by `cargo build --release -p txq-preload`, and copy \
-             target/release/{FILE} there, or name it in TXQ_PRELOAD",
-            exe.display()
-        )
-    })
+    // A build without the library leaves an empty file (`build.rs`).
+    Ok(places.into_iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)))
 }

@@ -377,6 +377,29 @@ fn the_program_keeps_its_exit_code_its_streams_and_its_libraries() {
 }
 
 #[test]
+fn a_txq_without_other_files_contains_the_library() {
+    let bench = Bench::new();
+    let [alone, home] = ["alone", "home"].map(|name| bench.0.path().join(name));
+    for folder in [&alone, &home] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let txq = alone.join("txq");
+    std::fs::copy(env!("CARGO_BIN_EXE_txq"), &txq).unwrap();
+    let mut command = Command::new(&txq);
+    bench.prepare(&mut command);
+    command.env("HOME", &home);
+    for name in ["TXQ_PRELOAD", "XDG_CACHE_HOME", "LD_PRELOAD"] {
+        command.env_remove(name);
+    }
+    let ended = end(command.args(["exec", "--qdisc", "fq", "--", "sh", "-c", "echo $LD_PRELOAD"]));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let loaded = Path::new(ended.stdout.trim());
+    assert!(loaded.starts_with(home.join(".cache/txq")), "{}", ended.stdout);
+    let built = std::env::current_exe().unwrap().with_file_name("libtxq_preload.so");
+    assert!(std::fs::read(loaded).unwrap() == std::fs::read(built).unwrap());
+}
+
+#[test]
 fn a_killed_program_leaves_nothing_that_hinders_the_next_one() {
     let bench = Bench::new();
     let Some(program) = bench.compile("kill", "stream") else { return };
