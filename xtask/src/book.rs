@@ -120,7 +120,7 @@ fn links(text: &str) -> Vec<String> {
 /// Returns the names by which links reach the headings of a document, as GitHub and mdBook make them.
 fn headings(text: &str) -> BTreeSet<String> {
     let titles =
-        prose(text).filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+        prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let name = |title: &str| -> String {
         let kept = title
             .to_lowercase()

@@ -1,15 +1,15 @@
 //! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
 //! Miri undefined behaviour, TSan data races of real threads, ASan what the kernel is told of memory, the fuzzer bad input, chaos errors under many simultaneous
 //! events, the mutants tests that cannot fail, the oracle differences from Linux, operator documents that say what does not work, busy loops tests that assume a fast
-//! machine, words sentences that need two readings, book links that lead nowhere, platforms code that compiles for this machine alone, deny licences and
-//! sources that nobody has allowed.
+//! machine, words sentences that need two readings, book links that lead nowhere, platforms code that compiles for this machine alone, licences those
+//! of dependencies that nobody has allowed.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{api, book, busy, cargo, layers, platforms, root, tuning, words};
+use crate::{api, book, busy, cargo, layers, licences, platforms, root, tuning, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -90,8 +90,8 @@ pub(crate) enum Checker {
     Package,
     /// That the crates compile for other systems and processors, as far as their targets are installed
     Platforms,
-    /// That the dependencies have licences that are allowed, and come from crates.io (deny.toml)
-    Deny,
+    /// That the dependencies have licences that are allowed, and come from crates.io
+    Licences,
     /// What each number of the transmit path's policy moves, at half and at twice its value: some minutes for each
     Tuning,
     /// All of them but busy, asan, operator and tuning
@@ -163,19 +163,19 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Api => api::check(false),
         Checker::Package => package(),
         Checker::Platforms => platforms::check(),
-        Checker::Deny => deny(),
+        Checker::Licences => licences::check(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Operator => operator(None),
         Checker::Tuning => tuning::check(None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
-                Api, Asm, Book, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms,
-                Reloads, Shuttle, Tsan, Words,
+                Api, Asm, Book, Chaos, Fuzz, Layers, Licences, Loom, Miri, Mutants, Oracle, Package,
+                Platforms, Reloads, Shuttle, Tsan, Words,
             };
             let all = [
-                Words, Book, Layers, Api, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle,
-                Fuzz, Chaos, Reloads, Mutants,
+                Words, Book, Layers, Api, Package, Licences, Platforms, Loom, Shuttle, Asm, Miri, Tsan,
+                Oracle, Fuzz, Chaos, Reloads, Mutants,
             ];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
@@ -200,17 +200,6 @@ const PUBLISHED: [&str; 10] = [
 fn package() -> Result<()> {
     let mut command = cargo(false, &["package", "--quiet", "--no-verify", "--allow-dirty", "--offline"]);
     crate::run(command.args(PUBLISHED.into_iter().flat_map(|name| ["-p", name])))
-}
-
-/// Advisories are not looked up: they change without a change of the repository, and need the network.
-fn deny() -> Result<()> {
-    let has = cargo(false, &["deny", "--version"]).current_dir(root()).output();
-    if !has.is_ok_and(|out| out.status.success()) {
-        println!("SKIP deny: cargo-deny is not installed: cargo install cargo-deny --locked");
-        return Ok(());
-    }
-    let args = ["deny", "--locked", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"];
-    crate::run(&mut cargo(false, &args))
 }
 
 /// Runs the models whose names end in `suffix`; some protocols have one for each checker.

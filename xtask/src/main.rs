@@ -10,6 +10,7 @@ mod check;
 mod deb;
 mod dist;
 mod layers;
+mod licences;
 mod platforms;
 mod tuning;
 mod words;
