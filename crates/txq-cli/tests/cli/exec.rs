@@ -381,10 +381,10 @@ fn a_txq_without_other_files_contains_the_library() {
     let bench = Bench::new();
     let [alone, home] = ["alone", "home"].map(|name| bench.0.path().join(name));
     for folder in [&alone, &home] {
-        std::fs::create_dir(folder).unwrap();
+        fs::create_dir(folder).unwrap();
     }
     let txq = alone.join("txq");
-    std::fs::copy(env!("CARGO_BIN_EXE_txq"), &txq).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_txq"), &txq).unwrap();
     let mut command = Command::new(&txq);
     bench.prepare(&mut command);
     command.env("HOME", &home);
@@ -396,7 +396,7 @@ fn a_txq_without_other_files_contains_the_library() {
     let loaded = Path::new(ended.stdout.trim());
     assert!(loaded.starts_with(home.join(".cache/txq")), "{}", ended.stdout);
     let built = std::env::current_exe().unwrap().with_file_name("libtxq_preload.so");
-    assert!(std::fs::read(loaded).unwrap() == std::fs::read(built).unwrap());
+    assert!(fs::read(loaded).unwrap() == fs::read(built).unwrap());
 }
 
 #[test]
