@@ -104,7 +104,12 @@ fn run_emulated(processor: &str, binary: &Path) -> Result<()> {
 fn commands(folder: &Path) -> Result<()> {
     COMMANDS.iter().try_for_each(|command| {
         let mut chroot = Command::new("chroot");
-        chroot.arg(folder).arg("/txq").env("HOME", "/").env_remove("XDG_CACHE_HOME").env_remove("TXQ_PRELOAD");
+        chroot
+            .arg(folder)
+            .arg("/txq")
+            .env("HOME", "/")
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("TXQ_PRELOAD");
         run_command(chroot, *command, "alone")
     })
 }

@@ -21,7 +21,7 @@ pub(super) fn find() -> Result<PathBuf, String> {
             }
             path
         }
-        None => match beside()? {
+        None => match beside() {
             Some(path) => path,
             None if embedded::is_there() => embedded::unpack()?,
             None => {
@@ -43,12 +43,11 @@ pub(super) fn find() -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the file of a build or an installation, if there is one.
-fn beside() -> Result<Option<PathBuf>, String> {
-    let exe = env::current_exe()
-        .map_err(|error| format!("the path of txq is unknown: {error}: set TXQ_PRELOAD"))?;
+/// Returns the file of a build or an installation, if there is one. Without `/proc` the command does not know where it is.
+fn beside() -> Option<PathBuf> {
+    let exe = env::current_exe().ok()?;
     let folder = exe.parent().unwrap_or(Path::new("/"));
     let places = [folder.join("deps").join(FILE), folder.join(FILE), folder.join("../lib/txq").join(FILE)];
     // A build without the library leaves an empty file (`build.rs`).
-    Ok(places.into_iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)))
+    places.into_iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0))
 }
