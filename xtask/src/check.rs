@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{api, book, busy, cargo, layers, licences, platforms, root, tuning, words};
+use crate::{api, book, busy, cargo, layers, licences, package, platforms, root, tuning, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -161,7 +161,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Book => book::check(),
         Checker::Layers => layers::check(),
         Checker::Api => api::check(false),
-        Checker::Package => package(),
+        Checker::Package => package::check(),
         Checker::Platforms => platforms::check(),
         Checker::Licences => licences::check(),
         Checker::Oracle => oracle(deep, false, None),
@@ -180,26 +180,6 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }
-}
-
-/// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 10] = [
-    "txq-core",
-    "txq-sched",
-    "txq",
-    "txq-device",
-    "txq-control",
-    "txq-quinn",
-    "txq-capi",
-    "txq-preload",
-    "txq-cli",
-    "txq-lab",
-];
-
-/// Packages all of them as `cargo publish` would, without building them again.
-fn package() -> Result<()> {
-    let mut command = cargo(false, &["package", "--quiet", "--no-verify", "--allow-dirty", "--offline"]);
-    crate::run(command.args(PUBLISHED.into_iter().flat_map(|name| ["-p", name])))
 }
 
 /// Runs the models whose names end in `suffix`; some protocols have one for each checker.

@@ -11,6 +11,7 @@ mod deb;
 mod dist;
 mod layers;
 mod licences;
+mod package;
 mod platforms;
 mod tuning;
 mod words;
