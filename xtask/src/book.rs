@@ -14,6 +14,8 @@ use crate::root;
 
 const FOLDER: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// The folder of the built book, as book.toml has it.
+const BUILT: &str = "book";
 /// The page that a command prints (`txq run --print-keys`), so it has no last line of its own.
 const PRINTED: &str = "keys.md";
 
@@ -50,7 +52,7 @@ pub(crate) fn check() -> Result<()> {
         pages.len(),
         documents.len()
     );
-    build()
+    build(&documents)
 }
 
 /// Returns the documents that git knows or would add, with their text.
@@ -164,13 +166,37 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Builds the book by mdBook, if that is installed.
-fn build() -> Result<()> {
+fn build(documents: &HashMap<PathBuf, String>) -> Result<()> {
     let has = Command::new("mdbook").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !has.is_ok_and(|status| status.success()) {
         println!("SKIP book: it is not built: mdBook is not installed: cargo install mdbook --locked");
         return Ok(());
     }
-    crate::run(Command::new("mdbook").arg("build"))
+    crate::run(Command::new("mdbook").arg("build"))?;
+    for entry in fs::read_dir(Path::new(root()).join(BUILT))? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "html") {
+            let html = fs::read_to_string(&file)?;
+            fs::write(&file, led_out(&html, |document| documents.contains_key(Path::new(document))))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a page of the built book whose links to documents beside the book lead there: mdBook takes them for pages of its own.
+fn led_out(html: &str, is_document: impl Fn(&str) -> bool) -> String {
+    let mut parts = html.split("href=\"../");
+    let mut led = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        led += "href=\"../";
+        match part.split_once(".html") {
+            Some((path, rest)) if !path.contains('"') && is_document(&format!("{path}.md")) => {
+                led += &format!("{path}.md{rest}");
+            }
+            _ => led += part,
+        }
+    }
+    led
 }
 
 #[cfg(test)]
@@ -200,6 +226,14 @@ mod tests {
             with("# One\n\nNext: [Two](two.md)\n", "docs/lost.md"),
             ["docs/lost.md: not in docs/SUMMARY.md"]
         );
+    }
+
+    #[test]
+    fn links_of_the_built_book_lead_to_documents_beside_it() {
+        let html = "<a href=\"../crates/a/README.html#part\">a</a> <a href=\"../b.rs\">b</a> <a href=\"c.html\">c</a>";
+        let led = led_out(html, |document| document == "crates/a/README.md");
+        assert_eq!(led, html.replace("README.html", "README.md"));
+        assert_eq!(led_out(html, |_| false), html);
     }
 
     #[test]
