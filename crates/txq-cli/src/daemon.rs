@@ -27,9 +27,10 @@ use signal_hook::consts::SIGHUP;
 use txq_control::Access;
 
 use crate::args::{BridgeArgs, DaemonArgs, Serving};
-use crate::config::{self, Loaded, Purpose};
+use crate::config::{self, Depth, Loaded, Purpose};
 use crate::control;
 use notify::Manager;
+use realtime::Realtime;
 use state::State;
 
 /// How often the daemon looks for signals.
@@ -50,7 +51,7 @@ pub(crate) fn bridge(args: &BridgeArgs) -> anyhow::Result<()> {
 }
 
 fn load(path: &Path) -> anyhow::Result<Loaded> {
-    config::load_and_rehearse(path, Purpose::Daemon)
+    config::load_and_rehearse(path, Purpose::Daemon, Depth::First)
 }
 
 /// Serves until a signal. `strict` refuses interfaces that do not exist.

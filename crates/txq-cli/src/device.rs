@@ -307,6 +307,11 @@ pub(crate) fn longest_frame(config: &config::Device) -> usize {
     own.max(asked).unwrap_or(MTU).max(least) as usize + HEADERS
 }
 
+/// Returns the room of a device's buffers for the frames that it carries now, unless the file says another one.
+pub(crate) fn default_room(config: &config::Device) -> usize {
+    PoolConfig::default().room.max(longest_frame(config))
+}
+
 /// Returns the buffers that a device needs. They are the sum of what the queues hold, so that the queues decide which packets are
 /// dropped; or the senders' limits together, if they are less.
 fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
