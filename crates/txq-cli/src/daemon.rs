@@ -8,6 +8,7 @@ mod generate;
 mod live;
 mod notify;
 mod queues;
+mod realtime;
 mod reload;
 mod replay;
 pub(crate) mod socket;
@@ -62,6 +63,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
             refused(format!("--nice {nice}: only root and programs with CAP_SYS_NICE may lower it"));
         rustix::process::setpriority_process(None, nice).map_err(std::io::Error::from).map_err(refused)?;
     }
+    let realtime = Realtime::of(args.rt)?;
     let mut manager = Manager::of_environment();
     let signals = Signals::catch()?;
     let hangup = Arc::new(AtomicBool::new(false));
@@ -85,7 +87,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
     if let Some(loaded) = loaded.as_ref().filter(|_| strict) {
         reload::interfaces_exist(&loaded.config.device)?;
     }
-    let mut state = State::start(loaded, meters)?;
+    let mut state = State::start(loaded, meters, realtime)?;
     let server = listener.serve().map_err(control::failed)?;
     state.serve(&server)?;
     if !args.quiet {
