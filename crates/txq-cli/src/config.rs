@@ -246,6 +246,8 @@ pub(crate) struct AfXdp {
     /// The interface's queue of txq 0. Default: 0.
     #[serde(default)]
     pub(crate) first_queue: u16,
+    /// The packets that each ring of a queue holds, rounded up to a power of two. Default: 2048.
+    pub(crate) ring: Option<Within<64, 65536>>,
 }
 
 /// An interface of the kernel whose wire is the program.
