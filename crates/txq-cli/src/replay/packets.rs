@@ -23,7 +23,7 @@ pub(crate) struct Packets<'c> {
     seen: Seen,
 }
 
-/// What was read of a capture.
+/// Counts over the packets of a capture so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     /// The packets and their bytes.

@@ -255,11 +255,11 @@ fn a_file_at_its_limit_is_an_error() {
     );
 }
 
-/// A capture is read as it is sent: one of 3 GiB takes no more memory than its window, the pool and the program.
+/// A capture is read as it is sent: one of 1 GiB takes no more memory than its window, the pool and the program.
 #[test]
 fn a_long_capture_takes_little_memory() {
     const FRAME_BYTES: u64 = 200_000;
-    const FRAMES: u64 = (3 << 30) / FRAME_BYTES;
+    const FRAMES: u64 = (1 << 30) / FRAME_BYTES;
     let folder = TempDir::new();
     let path = folder.path().join("long.pcap");
     let file = fs::File::create(&path).expect("a file");
