@@ -6,10 +6,12 @@ use txq_device::Capture;
 
 fuzz_target!(|file: &[u8]| {
     let Ok(capture) = Capture::from_bytes("fuzz", file) else { return };
+    let mut frames = capture.frames();
     let mut bytes = 0;
-    for frame in capture.frames() {
-        match frame {
-            Ok(frame) => bytes += frame.data.len(),
+    loop {
+        match frames.advance() {
+            Ok(true) => bytes += frames.frame().data.len(),
+            Ok(false) => break,
             Err(error) => return assert!(!error.to_string().contains('\n')),
         }
     }

@@ -117,7 +117,11 @@ impl Wire for File {
     /// Only a device that has ended has written everything.
     fn arrived(&mut self, _: usize) -> Option<Vec<Vec<u8>>> {
         let capture = Capture::open(self.path(self.files)).unwrap();
-        Some(capture.frames().map(|frame| frame.unwrap().data.to_vec()).collect())
+        let (mut frames, mut all) = (capture.frames(), Vec::new());
+        while frames.advance().unwrap() {
+            all.push(frames.frame().data.to_vec());
+        }
+        Some(all)
     }
 
     fn has_mtu(&self) -> bool {

@@ -1,6 +1,9 @@
 //! A capture that the test makes: UDP frames, and the file that holds them.
 
+use std::path::Path;
+
 use etherparse::PacketBuilder;
+use txq_device::Capture;
 
 /// The link types of captures: Ethernet, and packets that begin with IP.
 pub(crate) const ETHERNET: u32 = 1;
@@ -37,4 +40,14 @@ pub(crate) fn pcap(frames: &[Vec<u8>], link: u32, gap: u32) -> Vec<u8> {
         words(&[at / 1_000_000, at % 1_000_000, len, len], frame);
     }
     bytes
+}
+
+/// Returns the frames of a file.
+pub(crate) fn read(file: impl AsRef<Path>) -> Vec<Vec<u8>> {
+    let capture = Capture::open(file).expect("a capture");
+    let (mut frames, mut all) = (capture.frames(), Vec::new());
+    while frames.advance().expect("a frame") {
+        all.push(frames.frame().data.to_vec());
+    }
+    all
 }

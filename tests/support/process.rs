@@ -61,9 +61,14 @@ impl Running {
     /// Returns a number from the process's `/proc/PID/status`, for example `VmRSS:` in KiB.
     #[allow(dead_code, reason = "few tests ask")]
     pub(crate) fn status(&self, field: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a process");
-        let value = status.lines().find_map(|line| line.strip_prefix(field)).expect(field);
-        value.split_whitespace().next().and_then(|number| number.parse().ok()).expect(value)
+        self.try_status(field).expect(field)
+    }
+
+    /// As [`status`](Self::status); `None` once the process has ended.
+    pub(crate) fn try_status(&self, field: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+        value.split_whitespace().next()?.parse().ok()
     }
 
     pub(crate) fn signal(&self, signal: libc::c_int) {

@@ -32,7 +32,7 @@ mod words;
 
 pub(crate) use added::of_words;
 pub(crate) use bridge::{of_bridge, of_link};
-pub(crate) use check::Purpose;
+pub(crate) use check::{Depth, Purpose};
 pub(crate) use keys::{SCHEMA, keys};
 pub(crate) use lengths::{Length, Lengths};
 pub(crate) use rehearse::{queued, stand_in};
@@ -246,6 +246,8 @@ pub(crate) struct AfXdp {
     /// The interface's queue of txq 0. Default: 0.
     #[serde(default)]
     pub(crate) first_queue: u16,
+    /// The packets that each ring of a queue holds, rounded up to a power of two. Default: 2048.
+    pub(crate) ring: Option<Within<64, 65536>>,
 }
 
 /// An interface of the kernel whose wire is the program.
@@ -396,12 +398,13 @@ pub(crate) fn load(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
     parse(&name, &text, purpose)
 }
 
-/// Reads and checks a file for a purpose, reads its captures, and tries its qdiscs on devices without a wire. Opens no device.
-pub(crate) fn load_and_rehearse(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
+/// Reads and checks a file for a purpose, reads its captures to a depth, and tries its qdiscs on devices without a wire. Opens no
+/// device.
+pub(crate) fn load_and_rehearse(path: &Path, purpose: Purpose, depth: Depth) -> anyhow::Result<Loaded> {
     let name = path.display().to_string();
     let text = text_of(path)?;
     let mut loaded = parse(&name, &text, purpose)?;
-    check::read_captures(&mut loaded.config).map_err(|fault| fault.at(&name, &text))?;
+    check::open_captures(&mut loaded.config, depth).map_err(|fault| fault.at(&name, &text))?;
     rehearse::rehearse(&loaded.config).map_err(|fault| fault.at(&name, &text))?;
     Ok(loaded)
 }

@@ -8,6 +8,7 @@ mod generate;
 mod live;
 mod notify;
 mod queues;
+mod realtime;
 mod reload;
 mod replay;
 pub(crate) mod socket;
@@ -27,9 +28,10 @@ use signal_hook::consts::SIGHUP;
 use txq_control::Access;
 
 use crate::args::{BridgeArgs, DaemonArgs, Serving};
-use crate::config::{self, Loaded, Purpose};
+use crate::config::{self, Depth, Loaded, Purpose};
 use crate::control;
 use notify::Manager;
+pub(crate) use realtime::Realtime;
 pub(crate) use state::{Meters, State};
 
 /// How often the daemon looks for signals.
@@ -50,7 +52,7 @@ pub(crate) fn bridge(args: &BridgeArgs) -> anyhow::Result<()> {
 }
 
 fn load(path: &Path) -> anyhow::Result<Loaded> {
-    config::load_and_rehearse(path, Purpose::Daemon)
+    config::load_and_rehearse(path, Purpose::Daemon, Depth::First)
 }
 
 /// Serves until a signal. `strict` refuses interfaces that do not exist.
@@ -61,6 +63,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
             refused(format!("--nice {nice}: only root and programs with CAP_SYS_NICE may lower it"));
         rustix::process::setpriority_process(None, nice).map_err(std::io::Error::from).map_err(refused)?;
     }
+    let realtime = Realtime::of(args.rt)?;
     let mut manager = Manager::of_environment();
     let signals = Signals::catch()?;
     let hangup = Arc::new(AtomicBool::new(false));
@@ -84,7 +87,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
     if let Some(loaded) = loaded.as_ref().filter(|_| strict) {
         reload::interfaces_exist(&loaded.config.device)?;
     }
-    let mut state = State::start(loaded, meters)?;
+    let mut state = State::start(loaded, meters, realtime)?;
     let server = listener.serve().map_err(control::failed)?;
     state.serve(&server)?;
     if !args.quiet {

@@ -101,13 +101,15 @@ const BURST: u64 = 1000;
 const STOCK: u64 = 128;
 /// The bounds of a pool's default size, in buffers.
 const POOL: (u64, u64) = (1024, 65536);
-/// The bounds of the pool of a device that receives, which grows with its qdiscs: the same; fewer of buffers for whole packets;
-/// and as many for AF_XDP, whose pool does not grow, as two fq_codel queue beside what the rings hold.
+/// The bounds of the pool of a device that receives, which grows with its qdiscs: the same, or fewer of buffers for whole packets.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
-const XDP_POOL: u64 = 32768;
-/// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
+/// The most buffers of a pool that grows with its clients, and of one whose memory is pinned.
 const MOST: u64 = 1 << 20;
-const MOST_XDP: u64 = 1 << 17;
+const MOST_PINNED: u64 = 1 << 17;
+/// The packets that a ring of AF_XDP holds, and the buffers of a queue beside those that wait for frames, if packets that wait for a
+/// qdisc are elsewhere.
+const XDP_RING: u32 = 2048;
+const XDP_SENDING: u32 = 512;
 /// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
 pub(crate) const WHOLE: usize = 65_553;
 /// The room of AF_XDP's buffers for frames beyond the usual MTU: a page without the kernel's space in front of a frame.
@@ -143,7 +145,9 @@ pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result
             name = "pcap0".into();
             device.pcap = Some(config::Pcap { file: rest.into() });
         }
-        "af_xdp" => device.af_xdp = Some(config::AfXdp { interface: name.clone(), first_queue: 0 }),
+        "af_xdp" => {
+            device.af_xdp = Some(config::AfXdp { interface: name.clone(), first_queue: 0, ring: None })
+        }
         "tap" => device.tap = Some(config::Tun { interface: name.clone(), ..Default::default() }),
         "tun" => device.tun = Some(config::Tun { interface: name.clone(), ..Default::default() }),
         "udp" => {
@@ -307,6 +311,11 @@ pub(crate) fn longest_frame(config: &config::Device) -> usize {
     own.max(asked).unwrap_or(MTU).max(least) as usize + HEADERS
 }
 
+/// Returns the room of a device's buffers for the frames that it carries now, unless the file says another one.
+pub(crate) fn default_room(config: &config::Device) -> usize {
+    PoolConfig::default().room.max(longest_frame(config))
+}
+
 /// Returns the buffers that a device needs. They are the sum of what the queues hold, so that the queues decide which packets are
 /// dropped; or the senders' limits together, if they are less.
 fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
@@ -322,13 +331,12 @@ fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
 /// Returns the first size of a device's pool, which grows to what the device needs.
 fn default_buffers(config: &config::Device, used: Use) -> u64 {
     let bounds = if used.receive == Reception::Whole { WHOLE_POOL } else { POOL };
-    let needed = wanted_buffers(config, used).clamp(bounds.0, bounds.1);
-    if config.af_xdp.is_some() && used.receive != Reception::Off { needed.max(XDP_POOL) } else { needed }
+    wanted_buffers(config, used).clamp(bounds.0, bounds.1)
 }
 
 /// Returns the buffers that the default pool of a device has once all clients of its sockets are connected.
 fn needed_buffers(config: &config::Device, used: Use) -> u64 {
-    default_buffers(config, used).saturating_add(used.clients).min(most_buffers(config))
+    default_buffers(config, used).saturating_add(used.clients).min(most_buffers(config, used.receive))
 }
 
 /// Grows the pool of an open device to the default size for a use that it was not opened for.
@@ -344,21 +352,25 @@ pub(crate) fn grow_pool(dev: &NetDev, config: &config::Device, used: Use) {
 fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
     let receives = used.receive != Reception::Off;
     let longest = if used.receive == Reception::Whole { WHOLE } else { used.longest };
-    let xdp = config.af_xdp.is_some();
-    let standard = if xdp && receives { AfXdp::pool_config(0) } else { PoolConfig::default() };
-    // The pool of AF_XDP does not grow: it has the clients' buffers from the start.
-    let now = if xdp { needed_buffers(config, used) } else { default_buffers(config, used) };
+    let pinned = is_pinned(config, used.receive);
+    let standard = if pinned && receives { AfXdp::pool_config(0) } else { PoolConfig::default() };
+    // A pinned pool does not grow: it has the clients' buffers from the start.
+    let now = if pinned { needed_buffers(config, used) } else { default_buffers(config, used) };
     let most = match used.receive {
-        _ if xdp || config.pool.buffers.is_some() => 0,
+        _ if pinned || config.pool.buffers.is_some() => 0,
         Reception::Whole => WHOLE_POOL.1,
         Reception::Off if !used.grows => wanted_buffers(config, used),
         Reception::Cut | Reception::Off => POOL.1.max(wanted_buffers(config, used)),
     };
-    let max =
-        if most == 0 { 0 } else { most.max(now).saturating_add(used.clients).min(most_buffers(config)) };
-    let room = match standard.room.max(longest) {
-        room if xdp && receives && room > standard.room => XDP_ROOM,
-        room => room,
+    let max = if most == 0 {
+        0
+    } else {
+        most.max(now).saturating_add(used.clients).min(most_buffers(config, used.receive))
+    };
+    let room = match config.af_xdp.is_some() && receives {
+        // Frames longer than the kernel's part of a buffer are not received.
+        true if longest > AfXdp::pool_config(0).room => XDP_ROOM,
+        _ => standard.room.max(longest),
     };
     PoolConfig {
         name: name.to_owned(),
@@ -374,9 +386,35 @@ fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
     }
 }
 
+/// Returns whether the kernel pins the pool of a device, because the device sends from it. The pool of a bridge's device is pinned only
+/// if the file says its size: else the packets that wait are in a pool that grows, and only the rings' buffers are pinned.
+fn is_pinned(config: &config::Device, receive: Reception) -> bool {
+    config.af_xdp.is_some() && (receive == Reception::Off || config.pool.buffers.is_some())
+}
+
+/// Returns the packets that each ring of AF_XDP holds.
+fn xdp_ring(xdp: &config::AfXdp) -> u32 {
+    xdp.ring.map_or(XDP_RING, |ring| (ring.get() as u32).next_power_of_two())
+}
+
+/// Returns the configuration of the memory that the kernel pins for a device whose pool is another one: a buffer for each frame that the
+/// fill ring may wait for, and those that are sent.
+fn rings_memory(config: &config::Device, name: &str, ring: u32, used: Use) -> PoolConfig {
+    let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u32);
+    let standard = AfXdp::pool_config(txqs.saturating_mul(ring + XDP_SENDING));
+    let own = pool(config, name, used);
+    PoolConfig {
+        name: format!("{name} rings"),
+        room: if own.room == XDP_ROOM { XDP_ROOM } else { standard.room },
+        backing: own.backing,
+        nodes: own.nodes,
+        ..standard
+    }
+}
+
 /// Returns the most buffers that the pool of a device may have.
-pub(crate) fn most_buffers(config: &config::Device) -> u64 {
-    let most = if config.af_xdp.is_some() { MOST_XDP } else { MOST };
+pub(crate) fn most_buffers(config: &config::Device, receive: Reception) -> u64 {
+    let most = if is_pinned(config, receive) { MOST_PINNED } else { MOST };
     config.pool.buffers.map_or(most, |buffers| buffers.get())
 }
 

@@ -125,7 +125,7 @@ impl Source for Load {
         self.period.is_some()
     }
 
-    fn due_by(&self, now: u64) -> Count {
+    fn due_by(&mut self, now: u64) -> Count {
         let Some((period, first)) = self.period else { return Count::default() };
         // The division is off by a rounding error at most; the times themselves decide.
         let mut batches = ((now as f64 - first) / period).max(0.0) as u64;

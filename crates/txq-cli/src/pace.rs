@@ -1,4 +1,4 @@
-//! Sending on time: all threads share one schedule and one start, so the pace does not drift and does not depend on which
+//! Sending on time: all threads have one start, so the pace does not drift and does not depend on which
 //! thread sends which frame.
 
 use std::num::NonZeroU64;
@@ -83,46 +83,9 @@ impl Pace {
     }
 }
 
-/// The times of a sequence of frames that repeats.
-#[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    /// Each frame's time, in nanoseconds after the start of a pass.
-    due: Vec<f64>,
-    /// The time from one pass to the next, in nanoseconds.
-    pass: f64,
-}
-
-impl Schedule {
-    /// Makes a schedule from the time of each frame and the time of a whole pass, in nanoseconds. Fractions count, because
-    /// they add up.
-    pub(crate) fn new(due: Vec<f64>, pass: f64) -> Self {
-        Self { due, pass }
-    }
-
-    /// Returns the time of frame `index` of a pass, in nanoseconds since the start.
-    #[inline]
-    pub(crate) fn due(&self, pass: u64, index: usize) -> u64 {
-        (pass as f64 * self.pass + self.due[index]) as u64
-    }
-
-    /// Returns the time of one pass, in nanoseconds.
-    pub(crate) fn pass(&self) -> f64 {
-        self.pass
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_schedule_does_not_drift() {
-        // Three frames at 3 packets per second: a third of a nanosecond lost at each frame would be visible here.
-        let third = 1e9 / 3.0;
-        let schedule = Schedule::new(vec![0.0, third, 2.0 * third], 1e9);
-        assert_eq!(schedule.due(0, 1), 333_333_333);
-        assert_eq!(schedule.due(1_000_000, 0), 1_000_000_000_000_000);
-    }
 
     #[test]
     fn nobody_waits_for_a_time_that_has_passed_or_after_a_stop() {

@@ -38,7 +38,7 @@ pub(crate) struct Frame<'a> {
 
 /// The source of a thread's frames. The frames' times never decrease.
 pub(crate) trait Source {
-    /// Returns whether each frame has a time of its own; otherwise all frames are due as soon as possible.
+    /// Returns whether the next frame has a time of its own; otherwise it is due as soon as possible.
     fn is_rated(&self) -> bool;
 
     /// Returns the next frame, or `None` at the end of the source.
@@ -47,8 +47,9 @@ pub(crate) trait Source {
     /// Notes that no buffer was free at the time of the last frame, of `len` bytes.
     fn refused(&mut self, _len: usize) {}
 
-    /// Returns the number of a rated source's frames that are due at `now` or earlier, in nanoseconds since the start.
-    fn due_by(&self, now: u64) -> Count;
+    /// Returns the number of a rated source's frames that are due at `now` or earlier, in nanoseconds since the start. The source is
+    /// at its end afterwards.
+    fn due_by(&mut self, now: u64) -> Count;
 }
 
 /// Packets and their bytes.
@@ -71,7 +72,7 @@ impl Count {
     }
 
     /// Returns the count minus `other`; each field saturates at zero.
-    fn without(self, other: Self) -> Self {
+    pub(crate) fn without(self, other: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(other.packets),
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -130,9 +131,10 @@ pub(crate) fn pump(
 ) -> anyhow::Result<Account> {
     let mut account = Account::default();
     let mut list = PacketList::new();
-    let rated = source.is_rated();
     let mut now = 0;
-    while let Some(frame) = source.next() {
+    loop {
+        let rated = source.is_rated();
+        let Some(frame) = source.next() else { break };
         if frame.due > now {
             flush(sender, &mut list);
             let Some(then) = pace.wait(frame.due, stop) else { break };
@@ -177,7 +179,7 @@ pub(crate) fn pump(
     flush(sender, &mut list);
     account.ended = pace.now();
     account.until = pace.end(stop).map_or(account.ended, |end| end.min(account.ended));
-    if rated {
+    if source.is_rated() {
         account.missed = source.due_by(account.until).without(account.offered());
     }
     Ok(account)

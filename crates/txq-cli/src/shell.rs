@@ -35,7 +35,7 @@ use crate::args::{At, ShellArgs};
 use crate::common::failure::Refused;
 use crate::config::{self, Loaded};
 use crate::control;
-use crate::daemon::{Meters, State};
+use crate::daemon::{Meters, Realtime, State};
 use crate::exec::is_foreground;
 use address::{End, Number};
 use space::Space;
@@ -93,7 +93,7 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
     };
     let spaces = [other.as_ref(), Some(&near)].map(|space| space.map(Space::network));
     let Loaded { config, raw } = config::of_link(args, spaces, &interface)?;
-    let mut state = State::start(Some(Loaded { config, raw }), meters)?;
+    let mut state = State::start(Some(Loaded { config, raw }), meters, Realtime::default())?;
     let server = listener.serve().map_err(control::failed)?;
     state.serve(&server)?;
     let link = Link {

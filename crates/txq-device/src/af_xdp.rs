@@ -161,6 +161,9 @@ use umem::Umem;
 
 use crate::sys::netdev;
 
+/// The buffers of a queue that stay for sending, unless that is more than half of them.
+const SENDING: u32 = 512;
+
 /// How packets get from the pool to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -302,7 +305,8 @@ impl AfXdp {
     }
 
     /// Returns the configuration of a pool that fits the device: `buffers` buffers for frames of up to 1856 bytes, sent and
-    /// received. Each queue needs at least as many buffers as its ring has slots, and twice as many to receive, too.
+    /// received. Each queue needs at least as many buffers as its ring has slots, and to receive, too, twice as many or 512
+    /// more.
     pub fn pool_config(buffers: u32) -> PoolConfig {
         umem::pool_config(buffers)
     }
@@ -333,8 +337,8 @@ impl AfXdp {
             .map_err(|failed| explain::attach(&config.ifname, config.attach, failed))?;
         let program = Arc::new(program);
         self.attached = Some(program.attached);
-        // Half of the pool stays for sending.
-        let keep = (pool.buffers() / 2 / u32::from(config.queues)).clamp(1, config.ring);
+        let each = pool.buffers() / u32::from(config.queues);
+        let keep = (each / 2).max(each.saturating_sub(SENDING)).clamp(1, config.ring);
         let receiver = |queue: &Arc<Queue>| Receiver::new(queue.clone(), program.clone(), keep);
         self.receivers = self.queues.iter().map(receiver).collect();
         Ok(())

@@ -1,12 +1,15 @@
 //! Captures as a source of frames: pcap and pcapng files, of either byte order and any time resolution.
 //!
-//! The file is read as a whole, and frames borrow from it, so several threads may iterate over one capture at the same time,
-//! and repeatedly, without copying it. Files come from anywhere: whatever the bytes are, the result is frames or one error
-//! that names the place. `pcap-file` parses the formats. Two things are handled here: frame lengths that it refuses although
-//! captures have them (cut frames), and times, which it leaves in each interface's units.
+//! A file of any size is read as its frames are: [`Frames`] holds a window of it, which is as long as the longest record and at
+//! least 128 KiB. Several threads may have frames of one capture at the same time, each with a window of its own, and read them
+//! repeatedly. Files come from anywhere: whatever the bytes are, the result is frames or one error that names the place, in
+//! bounded memory. `pcap-file` parses the formats. Two things are handled here: frame lengths that it refuses although captures
+//! have them (cut frames), and times, which it leaves in each interface's units.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use pcap_file::{DataLink, PcapError};
@@ -15,10 +18,15 @@ use txq::Nanos;
 use txq::flow::Link;
 
 mod classic;
+mod frames;
 mod pcapng;
+mod window;
 
-use classic::Classic;
-use pcapng::Ng;
+pub use frames::Frames;
+use window::Source;
+
+/// The longest record of a frame, in bytes: four times what tcpdump captures of one.
+const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// Why a capture cannot be read.
 #[derive(Debug, Error)]
@@ -100,6 +108,8 @@ impl fmt::Display for Place {
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
+    /// Its number as Wireshark counts: the first is 1.
+    pub number: u64,
     /// When it was captured, in nanoseconds after the first frame; 0 if it is older than the first frame, as may happen in
     /// captures of several interfaces.
     pub at: Nanos,
@@ -133,33 +143,38 @@ pub struct Summary {
     pub span: Nanos,
 }
 
-/// A capture in memory.
-#[derive(Debug, Clone)]
+/// A capture that is open.
+#[derive(Debug)]
 pub struct Capture {
     name: String,
-    bytes: Vec<u8>,
+    source: Source,
 }
 
 impl Capture {
-    /// Reads a file.
+    /// Opens a file. What the file has now is read, as frames are; a later end is not. A pipe is copied into a temporary file
+    /// first.
     ///
     /// # Errors
     /// When the file cannot be read, is not a capture, or is of an unknown link type. Errors behind the header are found when
-    /// iteration reaches their frame.
+    /// its frames are read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| CaptureError::Io { name: name.clone(), source })?;
-        Self::from_bytes(&name, bytes)
+        let source = File::open(path).and_then(Source::of);
+        Self::of(&name, source.map_err(|source| CaptureError::Io { name: name.clone(), source })?)
     }
 
-    /// Reads a capture from a file's content; `name` is its name in messages.
+    /// Makes a capture of a file's content; `name` is its name in messages.
     ///
     /// # Errors
     /// As [`Capture::open`].
     pub fn from_bytes(name: &str, bytes: impl Into<Vec<u8>>) -> Result<Self, CaptureError> {
-        let capture = Self { name: name.to_owned(), bytes: bytes.into() };
-        capture.reader().map(|_| ()).map_err(|wrong| capture.error(Place { frame: 0, offset: 0 }, wrong))?;
+        Self::of(name, Source::Bytes(bytes.into()))
+    }
+
+    fn of(name: &str, source: Source) -> Result<Self, CaptureError> {
+        let capture = Self { name: name.to_owned(), source };
+        capture.frames().check_header()?;
         Ok(capture)
     }
 
@@ -168,10 +183,9 @@ impl Capture {
         &self.name
     }
 
-    /// Returns an iterator over its frames. It ends after an error.
+    /// Returns its frames, before the first.
     pub fn frames(&self) -> Frames<'_> {
-        let reader = self.reader().expect("checked when the capture was made");
-        Frames { capture: self, reader: Some(reader), frame: 0, first: None, last: 0, skipped: 0 }
+        Frames::of(self)
     }
 
     /// Counts the frames.
@@ -180,8 +194,9 @@ impl Capture {
     /// The first error in the file.
     pub fn summary(&self) -> Result<Summary, CaptureError> {
         let mut sum = Summary::default();
-        for frame in self.frames() {
-            let frame = frame?;
+        let mut frames = self.frames();
+        while frames.advance()? {
+            let frame = frames.frame();
             sum.frames += 1;
             sum.bytes += frame.data.len() as u64;
             sum.cut += u64::from(frame.is_cut());
@@ -191,60 +206,23 @@ impl Capture {
         Ok(sum)
     }
 
-    fn reader(&self) -> Result<Reader<'_>, Wrong> {
-        let bytes = self.bytes.as_slice();
-        match bytes {
-            [0x0a, 0x0d, 0x0d, 0x0a, ..] => Ok(Reader::Ng(Ng::new(bytes)?)),
-            [0xa1, 0xb2, 0xc3 | 0x3c, 0xd4 | 0x4d, ..] | [0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1, ..] => {
-                Ok(Reader::Classic(Classic::new(bytes)?))
-            }
-            [] => Err(Wrong::Foreign("is empty".into())),
-            [0x1f, 0x8b, ..] => Err(Wrong::Foreign("is compressed (unpack it with gunzip)".into())),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-                Err(Wrong::Foreign("is compressed (unpack it with zstd -d)".into()))
-            }
-            other => {
-                let head: Vec<String> = other.iter().take(4).map(|b| format!("{b:02x}")).collect();
-                Err(Wrong::Foreign(format!("begins with the bytes {}", head.join(" "))))
-            }
-        }
-    }
-
     fn error(&self, place: Place, wrong: Wrong) -> CaptureError {
         let name = self.name.clone();
         match wrong {
             Wrong::Foreign(what) => CaptureError::NotACapture { name, what },
             Wrong::LinkType(linktype) => CaptureError::LinkType { name, place, linktype },
+            Wrong::Io(source) if place.frame == 0 => CaptureError::Io { name, source },
             Wrong::Cut if place.frame == 0 => {
                 CaptureError::NotACapture { name, what: "ends within its header".into() }
             }
             Wrong::Field(what) if place.frame == 0 => {
                 CaptureError::NotACapture { name, what: format!("has a damaged header ({what})") }
             }
+            Wrong::Io(error) => {
+                CaptureError::Damaged { name, place, what: format!("it cannot be read ({error})") }
+            }
             Wrong::Cut => CaptureError::Damaged { name, place, what: TRUNCATED.into() },
             Wrong::Field(what) => CaptureError::Damaged { name, place, what },
-        }
-    }
-}
-
-enum Reader<'a> {
-    Classic(Classic<'a>),
-    Ng(Ng<'a>),
-}
-
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
-        match self {
-            Reader::Classic(reader) => reader.next(),
-            Reader::Ng(reader) => reader.next(),
-        }
-    }
-
-    /// Returns the number of unread bytes.
-    fn rest(&self) -> usize {
-        match self {
-            Reader::Classic(reader) => reader.rest.len(),
-            Reader::Ng(reader) => reader.rest.len(),
         }
     }
 }
@@ -256,8 +234,10 @@ enum Wrong {
     Foreign(String),
     /// A link type other than Ethernet and IP.
     LinkType(u32),
-    /// The file ends before its content does.
+    /// The bytes end before the record does: of the window, or of the file.
     Cut,
+    /// The file cannot be read.
+    Io(io::Error),
     /// A field has an invalid value.
     Field(String),
 }
@@ -272,12 +252,20 @@ impl From<PcapError> for Wrong {
     }
 }
 
+/// A record at the beginning of some bytes.
+struct Record {
+    /// Its length in bytes, which may be more than there are if it holds no frame.
+    len: u64,
+    frame: Option<Raw>,
+}
+
 /// A frame as stored in a file.
-struct Raw<'a> {
+struct Raw {
     /// Nanoseconds since 1970, if the frame has a time.
     time: Option<i128>,
     begin: Begin,
-    data: &'a [u8],
+    /// Where its data lie in the record.
+    data: Range<usize>,
     wire_len: u32,
 }
 
@@ -292,22 +280,6 @@ enum Begin {
     },
 }
 
-impl<'a> Raw<'a> {
-    /// Returns the link and the bytes of the frame or, behind a cooked header, of its IP packet, and the length on the wire; `None` if
-    /// there is another packet behind it.
-    fn open(&self) -> Option<(Link, &'a [u8], u32)> {
-        match self.begin {
-            Begin::Link(link) => Some((link, self.data, self.wire_len)),
-            Begin::Cooked { protocol, len } => match self.data.get(protocol..protocol + 2)? {
-                [0x08, 0x00] | [0x86, 0xdd] => {
-                    Some((Link::Ip, self.data.get(len..)?, self.wire_len.saturating_sub(len as u32)))
-                }
-                _ => None,
-            },
-        }
-    }
-}
-
 /// Returns what frames of a link type begin with (tcpdump.org/linktypes.html).
 fn begin_of(linktype: DataLink) -> Result<Begin, Wrong> {
     // The upper half says whether frames end with their check sequence; it is no part of the type.
@@ -319,67 +291,6 @@ fn begin_of(linktype: DataLink) -> Result<Begin, Wrong> {
         113 => Ok(Begin::Cooked { protocol: 14, len: 16 }),
         276 => Ok(Begin::Cooked { protocol: 0, len: 20 }),
         other => Err(Wrong::LinkType(other)),
-    }
-}
-
-/// The frames of a [`Capture`].
-pub struct Frames<'a> {
-    capture: &'a Capture,
-    /// None once iteration has ended.
-    reader: Option<Reader<'a>>,
-    frame: u64,
-    /// Nanoseconds from 1970 to the first frame.
-    first: Option<i128>,
-    last: Nanos,
-    skipped: u64,
-}
-
-impl Frames<'_> {
-    /// Returns the number of frames so far that were left out: those behind a cooked header that are no IP packets, as ARP's. They have
-    /// no link-layer header to send them with.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-}
-
-impl fmt::Debug for Frames<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frames").finish_non_exhaustive()
-    }
-}
-
-impl<'a> Iterator for Frames<'a> {
-    type Item = Result<Frame<'a>, CaptureError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let reader = self.reader.as_mut()?;
-            let offset = (self.capture.bytes.len() - reader.rest()) as u64;
-            self.frame += 1;
-            match reader.next() {
-                Ok(Some(raw)) => {
-                    // A frame without a time gets the time of the frame before.
-                    if let Some(time) = raw.time {
-                        let first = *self.first.get_or_insert(time);
-                        self.last = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);
-                    }
-                    match raw.open() {
-                        Some((link, data, wire_len)) => {
-                            return Some(Ok(Frame { at: self.last, link, data, wire_len }));
-                        }
-                        None => self.skipped += 1,
-                    }
-                }
-                Ok(None) => {
-                    self.reader = None;
-                    return None;
-                }
-                Err(wrong) => {
-                    self.reader = None;
-                    return Some(Err(self.capture.error(Place { frame: self.frame, offset }, wrong)));
-                }
-            }
-        }
     }
 }
 

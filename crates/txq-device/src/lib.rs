@@ -11,7 +11,8 @@
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
 //!
 //! [`port`] opens a device that sends and receives by its name, [`forward`] sends through one device what another receives,
-//! [`watch`] sees an interface go and come back, [`capture`] reads captures, and [`eventfd`] wakes an event loop.
+//! [`watch`] sees an interface go and come back, [`capture`] reads captures, [`eventfd`] wakes an event loop, and [`realtime`]
+//! threads are on time beside busy programs.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -23,6 +24,7 @@ pub mod forward;
 pub mod null;
 pub mod pcap;
 pub mod port;
+pub mod realtime;
 mod sys;
 #[cfg(test)]
 mod testing;
@@ -40,6 +42,7 @@ pub use faults::Faults;
 pub use forward::Forwarder;
 pub use null::Null;
 pub use pcap::Pcap;
+pub use realtime::set_realtime;
 pub use tracer::Tracer;
 pub use tun::Tun;
 pub use udp::Udp;

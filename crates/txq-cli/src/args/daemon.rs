@@ -125,6 +125,10 @@ pub(crate) struct Serving {
     /// The niceness of all threads, -20 to 19: below 0 its timers are less late beside busy programs; needs root or CAP_SYS_NICE
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     pub(crate) nice: Option<i32>,
+    /// The real-time priority (SCHED_RR) of the threads that move packets, 1 to 99: no program without it delays their timers; needs
+    /// root, CAP_SYS_NICE or `ulimit -r`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) rt: Option<u8>,
     /// Do not print the socket's path on stderr
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -13,7 +13,8 @@ use crate::device::WHOLE;
 mod replays;
 mod sockets;
 
-pub(super) use replays::read as read_captures;
+pub(crate) use replays::Depth;
+pub(super) use replays::open as open_captures;
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::replay::Tape;
 
-/// A replay: one or several threads that send the frames of a capture, each flow in its order. The file is read when the replay
-/// starts.
+/// A replay: one or several threads that send the frames of a capture, each flow in its order. The file is read as it is sent.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -49,7 +48,7 @@ pub(crate) struct Replay {
     pub(crate) cpus: Vec<Within<0, 65535>>,
     /// The limit of a thread's outstanding packets, like SO_SNDBUF. Default: 128 at max, none at a rate.
     pub(crate) limit: Option<Within<1, { u32::MAX as u64 }>>,
-    /// What the file holds, once it is read.
+    /// The file, once it is open.
     #[serde(skip)]
     pub(crate) tape: Option<Arc<Tape>>,
 }
@@ -58,11 +57,6 @@ impl Replay {
     /// Returns its name, which the check of the file has filled in.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
-    }
-
-    /// Returns the length of its longest packet in bytes; 0 before the file is read.
-    pub(crate) fn longest(&self) -> usize {
-        self.tape.as_ref().map_or(0, |tape| tape.longest())
     }
 }
 

@@ -65,6 +65,7 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         config.device.iter().filter(on_bridge)
     };
     let has_clients = config.socket.iter().any(|socket| socket.device == *name);
+    let has_replays = || config.device.get(number).filter(|_| replays().next().is_some()).into_iter();
     let hosts = || config.device.get(number).filter(|_| has_clients).into_iter();
     let clients = config.socket.iter().filter(|socket| socket.device == *name).map(socket::buffers);
     let txqs = bridge.map_or(0, |_| config.device[number].txqs.map_or(1, |txqs| txqs.get()));
@@ -76,7 +77,7 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         limit: None,
         longest: senders()
             .map(|sender| sender.packet.longest())
-            .chain(replays().map(|replay| replay.longest()))
+            .chain(has_replays().map(device::longest_frame))
             .chain(ends().chain(hosts()).map(device::longest_frame))
             .max()
             .unwrap_or(0),

@@ -68,6 +68,7 @@ impl State {
         interfaces_exist(devices.filter(|(_, fate)| **fate == Fate::Open).map(|(device, _)| device))?;
         // Before anything is stopped: queues that cannot change in place are found on devices without a wire.
         let steps = queues::plan(&both.old, &both.new, |number| both.fates[number] == Fate::Queues)?;
+        let _held = self.realtime.hold()?;
         if let Err(error) = self.replace_devices(&both) {
             self.restore(&both);
             return Err(error);

@@ -1,8 +1,7 @@
-//! The `[[replay]]`s of a daemon's file. Each has a thread that reads out the schedule, starts the sending threads, and says when
-//! they have sent all.
+//! The `[[replay]]`s of a daemon's file. Each has a thread that starts the sending threads, and says when they have sent all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
 use crate::common::failure::Refused;
@@ -12,10 +11,10 @@ use anyhow::Context;
 use txq::NetDev;
 
 use super::live::Live;
-use crate::config::Config;
+use crate::config::{Config, Replay};
 use crate::pace::Gate;
 use crate::pump::{Count, Frame, Source, pump};
-use crate::replay::{self, BATCH, LIMIT, Part};
+use crate::replay::{self, BATCH, LIMIT, MAX_GAP, Pace, Part, Whole};
 use crate::session;
 
 /// A replay that runs, or has sent all. Dropping it ends it.
@@ -43,33 +42,31 @@ struct Counters {
     bytes: AtomicU64,
     /// Frames for which no buffer was free at their time.
     refused: AtomicU64,
+    /// Packets that are longer than the device's buffers.
+    too_long: AtomicU64,
 }
 
 impl Player {
-    /// Starts replay `number` of a file, whose capture was read.
+    /// Starts replay `number` of a file, whose capture is open.
     pub(super) fn start(config: &Arc<Config>, number: usize, live: &Live) -> anyhow::Result<Self> {
         let replay = &config.replay[number];
         let name = replay.name().to_owned();
         let threads: Arc<[Counters]> = (0..replay.threads.get()).map(|_| Counters::default()).collect();
         let meter = Meter { name: name.clone(), device: live.name().to_owned(), threads };
-        if let Some(warning) = replay.tape.as_ref().and_then(|tape| tape.warning()) {
-            eprintln!("txq: {warning}");
-        }
         // Here, because a sender is made while the device is surely there; it keeps what it needs of the device.
         let senders = senders(config, number, &live.dev);
         let (stop, counters, config) = (Arc::new(Stop::default()), meter.clone(), config.clone());
         let (remote, asked) = (live.config().udp.as_ref().map(|udp| udp.remote), stop.clone());
+        let room = live.dev.pool().room();
         let work = move || {
             let name = counters.name.clone();
-            match play(&config, number, senders, remote, &counters, &asked) {
+            let done = play(&config, number, senders, (remote, room), &counters, &asked);
+            let [frames, refused] = [counters.sum(|of| &of.frames), counters.sum(|of| &of.refused)];
+            let ended = format!("the replay \"{name}\" has ended: {frames} frames sent, {refused} refused");
+            match done {
                 Ok(()) if asked.asked() => {}
-                Ok(()) => {
-                    let [frames, refused] = [counters.sum(|of| &of.frames), counters.sum(|of| &of.refused)];
-                    eprintln!(
-                        "txq: the replay \"{name}\" has ended: {frames} frames sent, {refused} refused"
-                    );
-                }
-                Err(error) => eprintln!("txq: the replay \"{name}\": {}", crate::failure::line(&error)),
+                Ok(()) => eprintln!("txq: {ended}"),
+                Err(error) => eprintln!("txq: {ended}: {}", crate::failure::line(&error)),
             }
         };
         let thread = thread::Builder::new().name(format!("replay-{name}")).spawn(work).map_err(|error| {
@@ -102,42 +99,46 @@ fn senders(config: &Config, number: usize, dev: &NetDev) -> Vec<txq::Sender> {
     (0..replay.threads.get()).map(sender).collect()
 }
 
-/// Sends all, or until `stop` is asked.
+/// Sends all, or until `stop` is asked. `device` is the peer of its datagrams, and the room of its buffers.
 fn play(
     config: &Config,
     number: usize,
     senders: Vec<txq::Sender>,
-    remote: Option<std::net::SocketAddr>,
+    device: (Option<std::net::SocketAddr>, usize),
     meter: &Meter,
     stop: &Stop,
 ) -> anyhow::Result<()> {
     let replay = &config.replay[number];
-    let tape = replay.tape.as_ref().context("its capture was not read")?;
-    let recording = tape.recording()?;
-    let packets = remote.map(|remote| recording.datagrams(remote)).transpose()?;
-    let recording = match &packets {
-        Some(packets) => recording.with_packets(packets),
-        None => recording,
+    let tape = replay.tape.as_ref().context("its capture was not opened")?;
+    let whole = Whole {
+        capture: tape.capture(),
+        remote: device.0,
+        pace: Pace {
+            rate: replay.rate,
+            speed: replay.speed.map_or(1.0, |speed| speed.0),
+            max_gap: replay.max_gap.map_or(MAX_GAP, |gap| gap.0),
+        },
+        passes: replay::passes(replay.passes.get()),
+        pass: None,
+        torn: false,
+        room: device.1,
+        threads: senders.len() as u32,
     };
-    let speed = replay.speed.map_or(1.0, |speed| speed.0);
-    let schedule = replay::schedule(&recording, replay.rate, speed, replay.max_gap.map(|gap| gap.0));
-    let (recording, schedule, gate) = (&recording, schedule.as_ref(), &Gate::default());
-    let passes = replay::passes(replay.passes.get());
-    let dealt = replay::deal(recording, senders.len() as u32);
+    let (gate, told) = (&Gate::default(), &AtomicBool::new(false));
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (index, (mut sender, frames)) in senders.into_iter().zip(dealt).enumerate() {
+        for (index, mut sender) in senders.into_iter().enumerate() {
             let cpu = replay.cpus.get(index % replay.cpus.len().max(1)).map(|cpu| cpu.get() as u32);
-            let part = Part::new(recording, schedule, frames, passes);
+            let part = Part::of(whole, index as u32, stop);
             let (priority, mark) = (replay.priority.get() as u32, replay.mark.get() as u32);
-            let mut part = Counted { part, counters: &meter.threads[index], priority, mark };
+            let mut part = Counted { part, replay, meter, index, told, priority, mark };
             let work = move || {
                 if let Some(Err(error)) = cpu.map(session::pin) {
                     eprintln!("txq: {}", crate::failure::line(&error));
                 }
                 let sent = pump(&mut sender, &mut part, BATCH, gate.pass(), stop);
-                part.count_passes();
-                sent.map(drop)
+                part.note();
+                sent.and_then(|_| part.part.into_error().map_or(Ok(()), Err))
             };
             let name = format!("replay-{}.{index}", meter.name);
             match thread::Builder::new().name(name.clone()).spawn_scoped(scope, work) {
@@ -160,14 +161,39 @@ fn play(
 /// A part of a replay whose frames are counted.
 struct Counted<'a> {
     part: Part<'a>,
-    counters: &'a Counters,
+    replay: &'a Replay,
+    meter: &'a Meter,
+    /// The number of the part.
+    index: usize,
+    /// Whether a packet without room was said.
+    told: &'a AtomicBool,
     priority: u32,
     mark: u32,
 }
 
 impl Counted<'_> {
-    fn count_passes(&self) {
-        self.counters.passes.store(self.part.passed(), Relaxed);
+    fn counters(&self) -> &Counters {
+        &self.meter.threads[self.index]
+    }
+
+    /// Counts the passes and the packets without room, and says what is found once.
+    fn note(&mut self) {
+        self.counters().passes.store(self.part.passed(), Relaxed);
+        self.counters().too_long.store(self.part.too_long(), Relaxed);
+        let Meter { name, device, .. } = self.meter;
+        if let Some((frame, len)) = self.part.take_first_too_long()
+            && !self.told.swap(true, Relaxed)
+        {
+            eprintln!(
+                "txq: the replay \"{name}\": frame {frame} and all that are as long are left out: its {len} bytes do not fit into \
+                 the buffers of device \"{device}\": set its pool.room; replay_{name}_too_long counts them"
+            );
+        }
+        // All parts find the same.
+        if let Some((seen, schedule)) = self.part.take_first_pass().filter(|_| self.index == 0) {
+            let warnings = [seen.warning(&self.replay.file, None), schedule.warning()];
+            warnings.into_iter().flatten().for_each(|warning| eprintln!("txq: {warning}"));
+        }
     }
 }
 
@@ -177,23 +203,26 @@ impl Source for Counted<'_> {
     }
 
     fn next(&mut self) -> Option<Frame<'_>> {
-        self.count_passes();
+        self.note();
+        let counters = &self.meter.threads[self.index];
         let frame = self.part.next()?;
-        add(&self.counters.frames, 1);
-        add(&self.counters.bytes, frame.len as u64);
+        add(&counters.frames, 1);
+        add(&counters.bytes, frame.len as u64);
         Some(Frame { priority: self.priority, mark: self.mark, ..frame })
     }
 
     fn refused(&mut self, len: usize) {
-        add(&self.counters.refused, 1);
+        let counters = self.counters();
+        add(&counters.refused, 1);
         // The frame was counted when it was handed out.
         let less = |counter: &AtomicU64, by: u64| counter.store(counter.load(Relaxed) - by, Relaxed);
-        less(&self.counters.frames, 1);
-        less(&self.counters.bytes, len as u64);
+        less(&counters.frames, 1);
+        less(&counters.bytes, len as u64);
     }
 
-    fn due_by(&self, now: u64) -> Count {
-        self.part.due_by(now)
+    /// Returns nothing, because nobody asks which frames a stopped replay has not reached.
+    fn due_by(&mut self, _now: u64) -> Count {
+        Count::default()
     }
 }
 
@@ -214,6 +243,7 @@ impl Meter {
             ("frames", self.sum(|of| &of.frames)),
             ("bytes", self.sum(|of| &of.bytes)),
             ("refused", self.sum(|of| &of.refused)),
+            ("too_long", self.sum(|of| &of.too_long)),
             ("passes", passes),
         ];
         counters.map(|(name, value)| (format!("replay_{}_{name}", self.name), value)).into()

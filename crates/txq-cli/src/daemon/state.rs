@@ -11,6 +11,7 @@ use txq_device::forward::Meter;
 use super::bridge::Bridge;
 use super::generate::Generators;
 use super::live::{Live, use_of};
+use super::realtime::Realtime;
 use super::replay::{self, Player};
 use super::socket::{self, Sockets};
 use crate::config::{Config, Loaded};
@@ -83,13 +84,15 @@ pub(crate) struct State {
     /// The file's plain values.
     pub(super) raw: toml::Table,
     meters: Meters,
+    pub(super) realtime: Realtime,
     looked: Instant,
     fitted: Instant,
 }
 
 impl State {
     /// Opens everything that a file describes, and starts to forward.
-    pub(crate) fn start(loaded: Option<Loaded>, meters: Meters) -> anyhow::Result<Self> {
+    pub(crate) fn start(loaded: Option<Loaded>, meters: Meters, realtime: Realtime) -> anyhow::Result<Self> {
+        let _held = realtime.hold()?;
         let now = Instant::now();
         let mut state = Self {
             generators: None,
@@ -100,6 +103,7 @@ impl State {
             config: None,
             raw: toml::Table::new(),
             meters,
+            realtime,
             looked: now,
             fitted: now,
         };

@@ -6,7 +6,7 @@ use crate::common::failure::Refused;
 use crate::common::span::Span;
 use anyhow::ensure;
 use txq::driver::{DeviceInfo, Driver, Link};
-use txq::pool::Pool;
+use txq::pool::{Pool, PoolConfig};
 use txq::receive::Receive;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp, Watch};
@@ -51,8 +51,14 @@ pub(super) fn driver(
     } else if let Some(af_packet) = &config.af_packet {
         opening.af_packet(af_packet)?
     } else if let Some(af_xdp) = &config.af_xdp {
-        let own = before.cloned().map_or_else(|| opening.pool(), Ok)?;
-        opening.af_xdp(af_xdp, pool.insert(own))?
+        let ring = super::xdp_ring(af_xdp);
+        if super::is_pinned(config, used.receive) {
+            let own = before.cloned().map_or_else(|| opening.pool(super::pool(config, name, used)), Ok)?;
+            opening.af_xdp(af_xdp, ring, pool.insert(own))?
+        } else {
+            let rings = opening.pool(super::rings_memory(config, name, ring, used))?;
+            opening.af_xdp(af_xdp, ring, &rings)?
+        }
     } else if let Some(tun) = &config.tun {
         opening.tun(tun, Link::Ip)?
     } else if let Some(tap) = &config.tap {
@@ -79,8 +85,7 @@ impl Opening<'_> {
         DeviceInfo::new(self.name).txqs(self.txqs).mtu(mtu).link(self.link()).gso(true)
     }
 
-    fn pool(&self) -> anyhow::Result<Pool> {
-        let config = super::pool(self.config, self.name, self.used);
+    fn pool(&self, config: PoolConfig) -> anyhow::Result<Pool> {
         Pool::new(&config).map_err(|error| refusal(error.into()))
     }
 
@@ -155,13 +160,14 @@ impl Opening<'_> {
         self.opened(Box::new(device.bypass(!config.kernel_qdisc).gso(whole)))
     }
 
-    fn af_xdp(&mut self, config: &config::AfXdp, pool: &Pool) -> anyhow::Result<Late> {
+    fn af_xdp(&mut self, config: &config::AfXdp, ring: u32, pool: &Pool) -> anyhow::Result<Late> {
         self.same_link(Link::Ethernet)?;
         if self.watches(&config.interface)? {
             return Ok(self.absent(|info| info));
         }
         let (first_queue, receive) = (config.first_queue, self.used.receive != Reception::Off);
-        let xdp = AfXdpConfig { first_queue, receive, ..AfXdpConfig::new(&config.interface, self.txqs) };
+        let xdp =
+            AfXdpConfig { first_queue, receive, ring, ..AfXdpConfig::new(&config.interface, self.txqs) };
         let mut device = xdp.open(pool).map_err(refused)?;
         if receive {
             self.receives(device.receivers());

@@ -82,8 +82,10 @@ fn of(program: &Program, name: Option<&str>) -> Result<Vec<Found>, txq_control::
                 late as f64 / 1e6
             ),
             remedy: match program.pid {
-                Some(pid) => format!("renice -n -10 -p $(ls /proc/{pid}/task)  # at the next start: txq daemon --nice -10"),
-                None => "txq daemon --nice -10".to_owned(),
+                Some(pid) => format!(
+                    "renice -n -10 -p $(ls /proc/{pid}/task)  # at the next start: txq daemon --nice -10, or --rt 10"
+                ),
+                None => "txq daemon --nice -10, or --rt 10".to_owned(),
             },
         });
     }

@@ -1,63 +1,67 @@
-//! A capture that was read and checked, and that several replays and threads may share.
+//! A capture that a daemon has opened.
 
+use std::fs::{self, Metadata};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use anyhow::Context;
 use txq::driver::Link;
 use txq_device::capture::Capture;
 
-use super::file::Recording;
+use super::packets::Packets;
 
-/// The most frames of a capture: of a file of short records, their index would be longer than the file.
-const MOST_FRAMES: usize = 1 << 23;
-
-/// A capture without damage, and what a device must be able to send.
+/// A capture whose first frame was read.
 #[derive(Debug)]
 pub(crate) struct Tape {
     capture: Capture,
     link: Link,
-    longest: usize,
-    warning: Option<String>,
+    file: Metadata,
 }
 
 impl Tape {
-    /// Reads a file. Its frames are the payload of datagrams if `remote` is given.
-    pub(crate) fn read(file: &Path, remote: Option<SocketAddr>) -> anyhow::Result<Self> {
-        let capture = Capture::open(file)?;
-        let recording = Recording::of(&capture, MOST_FRAMES)?;
-        let (link, mut longest) = (recording.link(), recording.longest());
-        if let Some(remote) = remote {
-            longest = recording.datagrams(remote)?.iter().map(Vec::len).max().unwrap_or(0);
-        }
-        let warning = recording.warning(file);
-        Ok(Self { capture, link, longest, warning })
+    /// Opens a file, and reads its first frame.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let capture = Capture::open(path)?;
+        let mut packets = Packets::of(&capture, None);
+        packets.first()?;
+        let link = packets.link();
+        drop(packets);
+        let file = fs::metadata(path)
+            .with_context(|| format!("capture \"{}\" cannot be read: check the path", path.display()))?;
+        Ok(Self { capture, link, file })
     }
 
-    /// Returns what all frames begin with.
+    /// Reads all frames; returns the length of the longest packet in bytes, or the first error. The packets are datagrams if `remote`
+    /// is given.
+    pub(crate) fn read(&self, remote: Option<SocketAddr>) -> anyhow::Result<usize> {
+        let mut packets = Packets::of(&self.capture, remote);
+        while packets.advance()? {}
+        Ok(packets.seen().longest)
+    }
+
+    pub(crate) fn capture(&self) -> &Capture {
+        &self.capture
+    }
+
+    /// Returns what the first frame begins with.
     pub(crate) fn link(&self) -> Link {
         self.link
     }
 
-    /// Returns the length of the longest packet, in bytes.
-    pub(crate) fn longest(&self) -> usize {
-        self.longest
-    }
-
-    /// Returns a warning if some frames were captured only in part.
-    pub(crate) fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
-    }
-
-    /// Returns the frames; [`Tape::read`] has found no error in them.
-    pub(crate) fn recording(&self) -> anyhow::Result<Recording<'_>> {
-        Recording::of(&self.capture, MOST_FRAMES)
-    }
-
-    /// Returns whether both have the same frames at the same times.
+    /// Returns whether both are the same file, which nobody has written in between.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        match (self.recording(), other.recording()) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => false,
-        }
+        let of = |file: &Metadata| {
+            (
+                file.dev(),
+                file.ino(),
+                file.len(),
+                file.mtime(),
+                file.mtime_nsec(),
+                file.ctime(),
+                file.ctime_nsec(),
+            )
+        };
+        of(&self.file) == of(&other.file)
     }
 }

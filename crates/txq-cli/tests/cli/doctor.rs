@@ -111,3 +111,74 @@ fn a_daemon_has_its_niceness() {
     let all: Vec<Option<i32>> = tasks.map(|task| nice(task.expect("a thread"))).collect();
     assert!(all.len() > 1 && all.iter().all(|nice| *nice == Some(7)), "{all:?}");
 }
+
+/// The threads that move packets have the real-time priority that the option names, also after a reload; those that serve commands
+/// have none.
+#[test]
+fn a_daemon_has_its_realtime_priority() {
+    const TEST: &str = "a_daemon_has_its_realtime_priority";
+    if !require_root(TEST) {
+        return;
+    }
+    let folder = TempDir::new();
+    let (file, socket) = (folder.path().join("txq.toml"), folder.path().join("socket"));
+    std::fs::write(&file, "[[device]]\nname = \"d0\"\nnull = {}\n").expect("a file");
+    let command = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+        command.args(["daemon", "--config"]).arg(&file).arg("--socket").arg(&socket).args(options);
+        command
+    };
+    let mut daemon = Running::start(&mut command(&["--rt", "7"]));
+    daemon.wait_for_text("listening on", Duration::from_secs(60));
+    let pid = daemon.status("Pid:").to_string();
+    // The name, in parentheses, is the second field, the priority the 40th, and the policy the 41st.
+    let threads = || -> Vec<(String, [u32; 2])> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
+        let read = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).expect("a thread");
+            let (name, rest) = stat.rsplit_once(')').expect("a name");
+            let fields: Vec<_> = rest.split_whitespace().collect();
+            let name = name.split_once('(').expect("a name").1.to_owned();
+            (name, [38, 37].map(|at| fields[at].parse().expect("a number")))
+        };
+        tasks.map(|task| read(task.expect("a thread"))).collect()
+    };
+    // The reload opens another device, with a worker of its own.
+    for _ in 0..2 {
+        let all = threads();
+        let is_worker = |name: &str| name.starts_with("txq-worker");
+        assert!(all.iter().any(|(name, _)| is_worker(name)), "no worker in {all:?}");
+        for (name, priority) in &all {
+            let expected = if is_worker(name) { [2, 7] } else { [0, 0] };
+            assert_eq!(*priority, expected, "{name} of {all:?}");
+        }
+        std::fs::write(&file, "[[device]]\nname = \"d1\"\nnull = {}\n").expect("a file");
+        let mut reload = Command::new(env!("CARGO_BIN_EXE_txq"));
+        assert!(reload.args(["reload", "--socket"]).arg(&socket).status().expect("txq").success());
+    }
+    drop(daemon);
+    // Without the permission, nothing is served.
+    let mut nobody = Command::new("setpriv");
+    let options =
+        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
+    nobody.args(options).arg(env!("CARGO_BIN_EXE_txq")).args([
+        "daemon",
+        "--rt",
+        "7",
+        "--socket",
+        "/tmp/txq-rt.sock",
+    ]);
+    if !require_tools(TEST, &["setpriv"]) {
+        return;
+    }
+    let ended = nobody.output().expect("setpriv runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if said.contains("failed to execute") {
+        eprintln!("SKIP {TEST}: the build folder is closed to other users");
+        return;
+    }
+    assert_eq!(ended.status.code(), Some(2), "{said}");
+    let remedy =
+        "--rt 7: only root, programs with CAP_SYS_NICE and those with as much `ulimit -r` may have it";
+    assert!(said.contains(remedy), "{said}");
+}

@@ -1,14 +1,15 @@
 //! `txq replay` from file to file: no frame is lost or changed, flows keep their order, and times are kept.
 
+use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use txq_device::Capture;
 
 use crate::support::check::{flows, in_order, same_frames};
-use crate::support::pcap::{ETHERNET, FLOWS, RAW, frames, pcap};
-use crate::support::process::Running;
+use crate::support::pcap::{ETHERNET, FLOWS, RAW, frames, pcap, read};
+use crate::support::process::{Running, wait_until};
 use crate::support::report::{Report, assert_conserved};
 use crate::support::tempdir::TempDir;
 
@@ -25,7 +26,7 @@ fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
 fn replay_as(link: u32, frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
     let folder = TempDir::new();
     let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-    std::fs::write(&file, pcap(frames, link, GAP)).expect("a file");
+    fs::write(&file, pcap(frames, link, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--dev", &format!("pcap:{}", out.display())]);
     let ended = Running::start(command.args(options.split_whitespace())).finish(LONG);
@@ -33,9 +34,7 @@ fn replay_as(link: u32, frames: &[Vec<u8>], options: &str) -> (Value, Report, Ve
     let report = Report::of_output(&ended.stdout);
     assert_conserved(&report);
     let json = serde_json::from_str(ended.stdout.lines().last().expect("a line")).expect("JSON");
-    let written = Capture::open(&out).expect("what was written");
-    let written = written.frames().map(|frame| frame.expect("a frame").data.to_vec()).collect();
-    (json, report, written)
+    (json, report, read(&out))
 }
 
 #[test]
@@ -77,7 +76,7 @@ fn packets_that_begin_with_ip_keep_their_order() {
 fn packets_without_the_headers_that_an_interface_needs_are_refused() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&[vec![0x45; 40]], RAW, GAP)).expect("a file");
+    fs::write(&file, pcap(&[vec![0x45; 40]], RAW, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     let ended = Running::start(command.arg("replay").arg(&file).args(["--dev", "lo"])).finish(LONG);
     assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
@@ -149,7 +148,7 @@ fn quantiles_need_samples() {
 fn what_a_qdisc_refuses_is_counted() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
+    fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--threads", "2", "--qdisc", "pfifo limit 5"]);
     let report = Report::of_output(&Running::start(&mut command).finish(LONG).stdout);
@@ -165,7 +164,7 @@ fn what_a_qdisc_refuses_is_counted() {
 fn frames_at_a_rate_do_not_wait_for_buffers() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
+    fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
         command.arg("replay").arg(&file).args(["--buffers", "4", "--rate", "10kpps"]).args(arguments);
@@ -200,7 +199,7 @@ fn frames_go_over_udp() {
     let frames: Vec<Vec<u8>> = frames(FRAMES).into_iter().take(60).collect();
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames, ETHERNET, GAP)).expect("a file");
+    fs::write(&file, pcap(&frames, ETHERNET, GAP)).expect("a file");
     let to = format!("udp:{}", peer.local_addr().expect("an address"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     let command = command.arg("replay").arg(&file).args(["--json", "--dev", &to, "--qdisc", "fq_codel"]);
@@ -221,7 +220,7 @@ fn frames_go_over_udp() {
 fn a_device_that_cannot_be_named_is_refused() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames(FRAMES)[..1], ETHERNET, GAP)).expect("a file");
+    fs::write(&file, pcap(&frames(FRAMES)[..1], ETHERNET, GAP)).expect("a file");
     for (dev, text) in [
         ("udp:nowhere", "--dev udp:nowhere: use udp:ADDRESS:PORT, such as udp:192.0.2.1:4789"),
         ("udp:", "--dev \"udp:\" names no device: use null, pcap:FILE, IFACE"),
@@ -243,7 +242,7 @@ fn a_device_that_cannot_be_named_is_refused() {
 fn a_file_at_its_limit_is_an_error() {
     let folder = TempDir::new();
     let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
+    fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
     let txq = env!("CARGO_BIN_EXE_txq");
     let script =
         format!("ulimit -f 8; exec {txq} replay {} --rate max --dev pcap:{}", file.display(), out.display());
@@ -254,4 +253,52 @@ fn a_file_at_its_limit_is_an_error() {
         ended.status,
         ended.stderr
     );
+}
+
+/// A capture is read as it is sent: one of 1 GiB takes no more memory than its window, the pool and the program.
+#[test]
+fn a_long_capture_takes_little_memory() {
+    const FRAME_BYTES: u64 = 200_000;
+    const FRAMES: u64 = (1 << 30) / FRAME_BYTES;
+    let folder = TempDir::new();
+    let path = folder.path().join("long.pcap");
+    let file = fs::File::create(&path).expect("a file");
+    let write = |words: &[u32], at: u64| {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write_all_at(&bytes, at).expect("room for a header");
+    };
+    write(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, ETHERNET], 0);
+    // The frames are holes of the file.
+    for n in 0..FRAMES {
+        write(&[0, 0, FRAME_BYTES as u32, FRAME_BYTES as u32], 24 + n * (16 + FRAME_BYTES));
+    }
+    file.set_len(24 + FRAMES * (16 + FRAME_BYTES)).expect("a sparse file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    command.arg("replay").arg(&path).args(["--json", "--buffers", "32"]);
+    let mut running = Running::start(&mut command);
+    let mut most = 0;
+    assert!(wait_until(LONG, || {
+        most = most.max(running.try_status("VmHWM:").unwrap_or(0));
+        running.has_ended()
+    }));
+    let report = Report::of_output(&running.finish(LONG).stdout);
+    assert_conserved(&report);
+    assert_eq!(report.sent, FRAMES, "{report:?}");
+    // The pool has 7 MiB.
+    assert!((1..40 << 10).contains(&most), "{most} KiB");
+}
+
+/// Two captures of the same frames, one of which is several windows long, are sent in the same order by any number of threads.
+#[test]
+fn what_is_sent_does_not_depend_on_the_window() {
+    let frames = frames(FRAMES);
+    assert!(frames.iter().map(Vec::len).sum::<usize>() > 4 * (128 << 10));
+    for options in ["--rate max", "--rate recorded --speed 100", "--loop 3 --threads 3"] {
+        let (_, report, written) = replay(&frames, options);
+        let all: Vec<_> =
+            std::iter::repeat_n(&frames, written.len() / frames.len()).flatten().cloned().collect();
+        assert_eq!(report.sent, written.len() as u64, "{options}: {report:?}");
+        same_frames(&all, &written).unwrap_or_else(|error| panic!("{options}: {error}"));
+        in_order(&all, &written).unwrap_or_else(|error| panic!("{options}: {error}"));
+    }
 }

@@ -1,43 +1,58 @@
 //! The classic pcap format.
 
-use std::borrow::Cow;
-
-use pcap_file::TsResolution;
 use pcap_file::pcap::PcapParser;
+use pcap_file::{Endianness, TsResolution};
 
-use super::{Begin, Raw, Wrong, begin_of};
+use super::{Begin, MAX_RECORD_BYTES, Raw, Record, Wrong, begin_of};
 
-pub(super) struct Classic<'a> {
+/// The length of a record's header, in bytes.
+const HEADER_BYTES: usize = 16;
+
+pub(super) struct Classic {
     parser: PcapParser,
-    pub(super) rest: &'a [u8],
     begin: Begin,
 }
 
-impl<'a> Classic<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
+impl Classic {
+    /// Reads the header at the beginning of a file; returns its length, too.
+    pub(super) fn new(bytes: &[u8]) -> Result<(usize, Self), Wrong> {
         let (rest, parser) = PcapParser::new(bytes)?;
         let begin = begin_of(parser.header().datalink)?;
-        Ok(Self { parser, rest, begin })
+        Ok((bytes.len() - rest.len(), Self { parser, begin }))
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
-        // Raw, because the checks of `next_packet` refuse cut frames.
-        let (rest, packet) = self.parser.next_raw_packet(self.rest)?;
+    /// Parses the record at the beginning of some bytes.
+    pub(super) fn record(&self, bytes: &[u8]) -> Result<Record, Wrong> {
+        let header = bytes.get(..HEADER_BYTES).ok_or(Wrong::Cut)?;
+        let field = |at: usize| {
+            let field = header[at..at + 4].try_into().expect("4 bytes");
+            match self.parser.header().endianness {
+                Endianness::Big => u32::from_be_bytes(field),
+                Endianness::Little => u32::from_le_bytes(field),
+            }
+        };
+        let [seconds, fraction, kept, wire_len] = [0, 4, 8, 12].map(field);
         let (units, scale) = match self.parser.header().ts_resolution {
             TsResolution::MicroSecond => (1_000_000, 1_000),
             TsResolution::NanoSecond => (1_000_000_000, 1),
         };
-        if packet.ts_frac >= units {
-            let fraction = packet.ts_frac;
+        if fraction >= units {
             return Err(Wrong::Field(format!("its time has {fraction} of {units} parts of a second")));
         }
-        let Cow::Borrowed(data) = packet.data else { unreachable!("parsed from a slice") };
-        self.rest = rest;
-        let time = i128::from(packet.ts_sec) * 1_000_000_000 + i128::from(packet.ts_frac) * scale;
-        let wire_len = packet.orig_len.max(packet.incl_len);
-        Ok(Some(Raw { time: Some(time), begin: self.begin, data, wire_len }))
+        let len = HEADER_BYTES + kept as usize;
+        if len > MAX_RECORD_BYTES {
+            return Err(Wrong::Field(format!(
+                "it has {kept} bytes, and a record {MAX_RECORD_BYTES} at most"
+            )));
+        }
+        if bytes.len() < len {
+            return Err(Wrong::Cut);
+        }
+        let time = i128::from(seconds) * 1_000_000_000 + i128::from(fraction) * scale;
+        let (data, wire_len) = (HEADER_BYTES..len, wire_len.max(kept));
+        Ok(Record {
+            len: len as u64,
+            frame: Some(Raw { time: Some(time), begin: self.begin, data, wire_len }),
+        })
     }
 }

@@ -1,69 +1,94 @@
-//! The pcapng format: a sequence of blocks. Only interfaces and packets matter here; all other blocks are skipped unread.
+//! The pcapng format: a sequence of blocks. Only sections, interfaces and packets matter here; all other blocks are skipped unread.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
 use pcap_file::Endianness;
 use pcap_file::pcapng::PcapNgParser;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
-use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
+use pcap_file::pcapng::blocks::{
+    ENHANCED_PACKET_BLOCK, INTERFACE_DESCRIPTION_BLOCK, PACKET_BLOCK, SECTION_HEADER_BLOCK,
+    SIMPLE_PACKET_BLOCK,
+};
 
-use super::{Begin, Raw, Wrong, begin_of};
+use super::{Begin, MAX_RECORD_BYTES, Raw, Record, Wrong, begin_of};
 
 /// Default resolution of an interface's times: microseconds.
 const DEFAULT_RESOLUTION: u8 = 6;
 
-pub(super) struct Ng<'a> {
+/// The length of a block's type and length, in bytes.
+const HEADER_BYTES: usize = 8;
+
+pub(super) struct Ng {
     parser: PcapNgParser,
-    pub(super) rest: &'a [u8],
+    /// The bytes of the section's interfaces, which the parser keeps.
+    described: usize,
 }
 
-impl<'a> Ng<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
+impl Ng {
+    /// Reads the header at the beginning of a file; returns its length, too.
+    pub(super) fn new(bytes: &[u8]) -> Result<(usize, Self), Wrong> {
+        section_len(bytes)?;
         let (rest, parser) = PcapNgParser::new(bytes)?;
-        Ok(Self { parser, rest })
+        Ok((bytes.len() - rest.len(), Self { parser, described: 0 }))
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
-        while !self.rest.is_empty() {
-            let (rest, block) = self.parser.next_raw_block(self.rest)?;
-            let Cow::Borrowed(body) = block.body else { unreachable!("parsed from a slice") };
-            let fields = Fields { body, big: self.parser.section().endianness == Endianness::Big };
-            let raw = match block.type_ {
-                ENHANCED_PACKET_BLOCK => Some(self.packet(fields.u32(0)?, &fields)?),
-                // Obsolete: half of the interface's field was a count of drops.
-                PACKET_BLOCK => Some(self.packet(fields.u16(0)?.into(), &fields)?),
-                SIMPLE_PACKET_BLOCK => Some(self.simple_packet(&fields)?),
-                _ => None,
-            };
-            self.rest = rest;
-            if raw.is_some() {
-                return Ok(raw);
+    /// Parses the block at the beginning of some bytes.
+    pub(super) fn record(&mut self, bytes: &[u8]) -> Result<Record, Wrong> {
+        let big = self.parser.section().endianness == Endianness::Big;
+        let header = Fields { body: bytes.get(..HEADER_BYTES).ok_or(Wrong::Cut)?, big };
+        let (kind, len) = (header.u32(0)?, header.u32(4)?);
+        match kind {
+            SECTION_HEADER_BLOCK => section_len(bytes)?,
+            INTERFACE_DESCRIPTION_BLOCK | ENHANCED_PACKET_BLOCK | PACKET_BLOCK | SIMPLE_PACKET_BLOCK => {
+                bounded(len)?;
             }
+            // The parser would need the whole block.
+            _ if len % 4 == 0 && len >= 12 => return Ok(Record { len: len.into(), frame: None }),
+            _ => {}
         }
-        Ok(None)
+        let (rest, block) = self.parser.next_raw_block(bytes)?;
+        let len = bytes.len() - rest.len();
+        let fields = Fields { body: &block.body, big };
+        let frame = match kind {
+            ENHANCED_PACKET_BLOCK => Some(self.packet(fields.u32(0)?, &fields)?),
+            // Obsolete: half of the interface's field was a count of drops.
+            PACKET_BLOCK => Some(self.packet(fields.u16(0)?.into(), &fields)?),
+            SIMPLE_PACKET_BLOCK => Some(self.simple_packet(&fields)?),
+            _ => None,
+        };
+        match kind {
+            SECTION_HEADER_BLOCK => self.described = 0,
+            INTERFACE_DESCRIPTION_BLOCK => self.described += len,
+            _ => {}
+        }
+        if self.described > MAX_RECORD_BYTES {
+            let what = format!("its section describes interfaces in more than {MAX_RECORD_BYTES} bytes");
+            return Err(Wrong::Field(what));
+        }
+        Ok(Record { len: len as u64, frame })
     }
 
     /// Parses a packet with a time: interface, time's upper and lower half, captured length, length, data.
-    fn packet(&self, interface: u32, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
+    fn packet(&self, interface: u32, fields: &Fields<'_>) -> Result<Raw, Wrong> {
         let (interface, begin) = self.interface(interface)?;
         let units = u64::from(fields.u32(4)?) << 32 | u64::from(fields.u32(8)?);
         let (captured, wire_len) = (fields.u32(12)?, fields.u32(16)?);
-        let data = fields.bytes(20, captured as usize)?;
+        let data = fields.data(20, captured as usize)?;
         let wire_len = wire_len.max(captured);
         Ok(Raw { time: Some(nanoseconds(interface, units)), begin, data, wire_len })
     }
 
     /// Parses a packet of the first interface, without a time: length, data.
-    fn simple_packet(&self, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
+    fn simple_packet(&self, fields: &Fields<'_>) -> Result<Raw, Wrong> {
         let (interface, begin) = self.interface(0)?;
         let wire_len = fields.u32(0)?;
         let captured = match interface.snaplen {
             0 => wire_len,
             limit => wire_len.min(limit),
         };
-        Ok(Raw { time: None, begin, data: fields.bytes(4, captured as usize)?, wire_len })
+        Ok(Raw { time: None, begin, data: fields.data(4, captured as usize)?, wire_len })
     }
 
     /// Returns an interface, and what its frames begin with.
@@ -76,6 +101,21 @@ impl<'a> Ng<'a> {
             )));
         };
         Ok((interface, begin_of(interface.linktype)?))
+    }
+}
+
+/// Checks the length of a section's header, which has its own byte order.
+fn section_len(bytes: &[u8]) -> Result<(), Wrong> {
+    let fields = |big| Fields { body: bytes.get(..HEADER_BYTES + 4).unwrap_or_default(), big };
+    let magic = fields(true).u32(8).map_err(|_| Wrong::Cut)?;
+    bounded(fields(magic == 0x1a2b_3c4d).u32(4)?)
+}
+
+/// Checks the length of a block that is parsed as a whole.
+fn bounded(len: u32) -> Result<(), Wrong> {
+    match len as usize > MAX_RECORD_BYTES {
+        true => Err(Wrong::Field(format!("it has {len} bytes, and a record {MAX_RECORD_BYTES} at most"))),
+        false => Ok(()),
     }
 }
 
@@ -116,6 +156,12 @@ impl<'a> Fields<'a> {
     fn u16(&self, at: usize) -> Result<u16, Wrong> {
         let bytes = self.bytes(at, 2)?.try_into().expect("2 bytes");
         Ok(if self.big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+    }
+
+    /// Returns where in the block `len` bytes of the body lie.
+    fn data(&self, at: usize, len: usize) -> Result<Range<usize>, Wrong> {
+        self.bytes(at, len)?;
+        Ok(HEADER_BYTES + at..HEADER_BYTES + at + len)
     }
 
     fn bytes(&self, at: usize, len: usize) -> Result<&'a [u8], Wrong> {

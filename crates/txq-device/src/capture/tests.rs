@@ -50,9 +50,17 @@ fn pcapng(
     writer.into_inner()
 }
 
+/// Returns what `of` says of each frame.
+fn each<T>(capture: &Capture, of: impl Fn(Frame<'_>) -> T) -> Vec<T> {
+    let (mut frames, mut all) = (capture.frames(), Vec::new());
+    while frames.advance().unwrap() {
+        all.push(of(frames.frame()));
+    }
+    all
+}
+
 fn times(file: Vec<u8>) -> Vec<Nanos> {
-    let capture = Capture::from_bytes("test", file).unwrap();
-    capture.frames().map(|frame| frame.unwrap().at).collect()
+    each(&Capture::from_bytes("test", file).unwrap(), |frame| frame.at)
 }
 
 fn header() -> PcapHeader {
@@ -67,7 +75,7 @@ fn classic_files_of_all_four_magics_have_the_same_times() {
             let file = pcap(PcapHeader { endianness, ts_resolution, ..header() }, &frames);
             assert_eq!(times(file.clone()), [0, 1_000, 2_000_006_000]);
             let capture = Capture::from_bytes("test", file).unwrap();
-            assert_eq!(capture.frames().nth(1).unwrap().unwrap().data, [1; 61]);
+            assert_eq!(each(&capture, |frame| frame.data.to_vec())[1], [1; 61]);
         }
     }
 }
@@ -101,18 +109,124 @@ fn a_packet_without_a_time_is_as_old_as_the_one_before() {
     let block = |len: u32| SimplePacketBlock { original_len: len, data: Cow::Owned(vec![1; 40]) };
     writer.write_pcapng_block(block(60)).unwrap();
     let capture = Capture::from_bytes("test", writer.into_inner()).unwrap();
-    let frames: Vec<_> = capture.frames().map(Result::unwrap).collect();
-    assert_eq!(frames.iter().map(|f| f.at).collect::<Vec<_>>(), [0, 4_000, 4_000]);
-    assert_eq!((frames[2].data.len(), frames[2].is_cut()), (40, true));
+    let frames = each(&capture, |frame| (frame.at, frame.data.len(), frame.is_cut()));
+    assert_eq!(frames, [(0, 60, false), (4_000, 60, false), (4_000, 40, true)]);
 }
 
 #[test]
 fn cut_frames_are_told() {
     let capture = pcap(PcapHeader { snaplen: 96, ..header() }, &[(0, 0, 60, 60), (1, 0, 96, 1514)]);
     let capture = Capture::from_bytes("test", capture).unwrap();
-    assert!(capture.frames().nth(1).unwrap().unwrap().is_cut());
+    assert_eq!(each(&capture, |frame| (frame.number, frame.is_cut())), [(1, false), (2, true)]);
     let summary = Summary { frames: 2, bytes: 156, cut: 1, longest: 96, span: 1_000_000_000 };
     assert_eq!(capture.summary().unwrap(), summary);
+}
+
+/// Frames that are longer together, and alone, than a window lie in it one after the other, also when they are read again.
+#[test]
+fn a_window_moves_over_the_file() {
+    let lengths = [0, 1, 60, 9_000, 262_144, 1514, 800_000, 3];
+    let sequence = || lengths.iter().cycle().take(80).enumerate();
+    let mut bytes = pcap(header(), &[]);
+    let frame = |n: usize, len: usize| (0..len).map(|at| (n + at / 251) as u8).collect::<Vec<_>>();
+    for (n, &len) in sequence() {
+        for word in [EPOCH, n as u32, len as u32, len as u32] {
+            bytes.extend(word.to_be_bytes());
+        }
+        bytes.extend(frame(n, len));
+    }
+    let capture = Capture::from_bytes("test", bytes).unwrap();
+    let mut frames = capture.frames();
+    for _ in 0..2 {
+        for (n, &len) in sequence() {
+            assert!(frames.advance().unwrap());
+            assert_eq!((frames.frame().number, frames.frame().at), (n as u64 + 1, n as u64 * 1000));
+            assert!(frames.frame().data == frame(n, len), "frame {n}");
+        }
+        assert!(!frames.advance().unwrap());
+        frames.rewind();
+    }
+    assert!(frames.window_bytes() < 3 << 20, "{}", frames.window_bytes());
+}
+
+/// Lengths that no capture has take no memory, and blocks that are no packets are not read.
+#[test]
+fn memory_is_bounded_whatever_the_file_says() {
+    let long = |bytes: Vec<u8>| {
+        let capture = Capture::from_bytes("x.pcap", bytes).unwrap();
+        let mut frames = capture.frames();
+        let error = frames.advance().unwrap_err().to_string();
+        (error, frames.window_bytes())
+    };
+    let mut bytes = pcap(header(), &[]);
+    [EPOCH, 0, 1 << 30, 1 << 30].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
+    bytes.resize(8 << 20, 0);
+    let (error, window) = long(bytes);
+    assert!(error.contains("frame 1 at byte 24: it has 1073741824 bytes, and a record 1048576 at most"));
+    assert!(window < 2 << 20, "{window}");
+    // Interfaces without end, each of which the parser would keep.
+    let mut bytes = pcapng(Endianness::Big, vec![], &[]);
+    let interface = bytes[28..].to_vec();
+    (0..200_000).for_each(|_| bytes.extend(&interface));
+    let (error, window) = long(bytes);
+    assert!(error.contains("its section describes interfaces in more than 1048576 bytes"), "{error}");
+    assert!(window < 2 << 20, "{window}");
+    // A block of 100 MB that is no packet.
+    let mut bytes = pcapng(Endianness::Big, vec![], &[1]);
+    let packet = bytes.split_off(48);
+    [0x0bad_u32, 100 << 20].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
+    bytes.resize(bytes.len() + (100 << 20) - 8, 0);
+    let whole = [bytes.clone(), packet].concat();
+    let capture = Capture::from_bytes("x.pcap", whole).unwrap();
+    let mut frames = capture.frames();
+    assert!(frames.advance().unwrap() && !frames.advance().unwrap());
+    assert!(frames.window_bytes() < 2 << 20, "{}", frames.window_bytes());
+    // Blocks without end that are no packets.
+    let mut endless = pcapng(Endianness::Big, vec![], &[]);
+    (0..1_100_000)
+        .for_each(|_| [0x0bad_u32, 12, 12].iter().for_each(|word| endless.extend(word.to_be_bytes())));
+    assert!(long(endless).0.contains("no frame is in the 1048576 records before it"));
+    // The file ends within it.
+    bytes.pop();
+    assert!(long(bytes).0.contains("frame 1 at byte"), "it is said where");
+}
+
+/// A file is read while it is used: it may be removed, and is an error where it was cut.
+#[test]
+fn a_file_that_changes_is_read_as_it_is() {
+    let path = std::env::temp_dir().join(format!("txq-capture-{}.pcap", std::process::id()));
+    let frames: Vec<_> = (0..10).map(|n| (n, 0, 100_000, 100_000)).collect();
+    std::fs::write(&path, pcap(header(), &frames)).unwrap();
+    let capture = Capture::open(&path).unwrap();
+    let other = Capture::open(&path).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(capture.summary().unwrap().frames, 10);
+    file.set_len(24 + 6 * 100_016 + 500).unwrap();
+    let error = other.summary().unwrap_err();
+    let text = error.to_string();
+    assert!(
+        error.is_truncated() && text.contains("frame 7 at byte 600120: the file ends within it"),
+        "{text}"
+    );
+}
+
+/// A pipe can be read once only.
+#[test]
+fn a_pipe_is_a_capture() {
+    let path = std::env::temp_dir().join(format!("txq-capture-{}.fifo", std::process::id()));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || std::fs::write(path, pcap(header(), &[(0, 0, 60, 60), (1, 0, 61, 61)])).unwrap()
+    });
+    let capture = Capture::open(&path).unwrap();
+    writer.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        assert_eq!(each(&capture, |frame| frame.data.len()), [60, 61]);
+    }
 }
 
 fn error(bytes: &[u8]) -> String {
@@ -156,9 +270,9 @@ fn errors_name_the_file_the_place_and_the_remedy() {
 fn packets_may_begin_with_ip() {
     let raw = pcap(PcapHeader { datalink: DataLink::RAW, ..header() }, &[(0, 0, 60, 60)]);
     let capture = Capture::from_bytes("x.pcap", raw).unwrap();
-    assert_eq!(capture.frames().next().unwrap().unwrap().link, Link::Ip);
+    assert_eq!(each(&capture, |frame| frame.link), [Link::Ip]);
     let ethernet = Capture::from_bytes("x.pcap", pcap(header(), &[(0, 0, 60, 60)])).unwrap();
-    assert_eq!(ethernet.frames().next().unwrap().unwrap().link, Link::Ethernet);
+    assert_eq!(each(&ethernet, |frame| frame.link), [Link::Ethernet]);
 }
 
 /// Behind the headers of captures on "any" lie packets of many protocols: IP's are frames without a link-layer header.
@@ -184,11 +298,12 @@ fn ip_packets_lie_behind_cooked_headers() {
     };
     for (linktype, len, at) in [(113, 16, 14), (276, 20, 0)] {
         let capture = cooked(linktype, len, at, 100);
+        let seen = each(&capture, |frame| (frame.number, frame.link, frame.data[0], frame.data.len()));
+        assert_eq!(seen, [(1, Link::Ip, 1, 20), (3, Link::Ip, 3, 20)]);
+        assert_eq!(each(&capture, |frame| frame.wire_len as usize)[0], 100 - len);
         let mut frames = capture.frames();
-        let found: Vec<_> = frames.by_ref().map(Result::unwrap).collect();
-        let seen: Vec<_> = found.iter().map(|frame| (frame.link, frame.data[0], frame.data.len())).collect();
-        assert_eq!(seen, [(Link::Ip, 1, 20), (Link::Ip, 3, 20)]);
-        assert_eq!((found[0].wire_len as usize, frames.skipped()), (100 - len, 3));
+        while frames.advance().unwrap() {}
+        assert_eq!(frames.skipped(), 3);
     }
 }
 
@@ -196,11 +311,12 @@ fn ip_packets_lie_behind_cooked_headers() {
 fn a_file_that_ends_early_has_whole_frames_before() {
     let good = pcap(header(), &[(0, 0, 60, 60), (1, 0, 60, 60)]);
     let capture = Capture::from_bytes("x.pcap", &good[..good.len() - 1]).unwrap();
-    let frames: Vec<_> = capture.frames().collect();
-    assert!(frames.len() == 2 && frames[0].is_ok());
-    assert!(frames[1].as_ref().unwrap_err().is_truncated());
+    let mut frames = capture.frames();
+    assert!(frames.advance().unwrap());
+    assert!(frames.advance().unwrap_err().is_truncated());
+    assert!(!frames.advance().unwrap(), "it goes on after an error");
     let bad = Capture::from_bytes("x.pcap", pcap(header(), &[(0, 1_000_000, 60, 60)])).unwrap();
-    assert!(!bad.frames().next().unwrap().unwrap_err().is_truncated());
+    assert!(!bad.frames().advance().unwrap_err().is_truncated());
 }
 
 #[test]
@@ -216,7 +332,7 @@ fn an_interface_that_is_missing_or_of_an_unknown_link_is_an_error_at_its_packet(
     };
     writer.write_pcapng_block(packet(0)).unwrap();
     let file = writer.into_inner();
-    assert!(error(&file).contains("frame 1 at byte 28: link type 105"), "{}", error(&file));
+    assert!(error(&file).contains("frame 1 at byte 48: link type 105"), "{}", error(&file));
     // The interface field of the packet block, which begins after the section (28 bytes) and the interface (20).
     let mut file = pcapng(Endianness::Big, vec![], &[1]);
     file[48 + 11] = 9;
@@ -246,7 +362,10 @@ proptest! {
         }
         file.truncate(file.len() - cut.index(file.len() + 1) / 4);
         if let Ok(capture) = Capture::from_bytes("test", file) {
-            prop_assert!(capture.frames().count() < 1000);
+            let mut frames = capture.frames();
+            while let Ok(true) = frames.advance() {
+                prop_assert!(frames.frame().number < 1000);
+            }
         }
     }
 }

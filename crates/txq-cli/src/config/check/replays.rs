@@ -12,9 +12,6 @@ use super::super::{Config, Device};
 use super::{own_device, own_name};
 use crate::replay::Tape;
 
-/// The longest capture, in bytes: all of it is in memory while it is sent.
-const MAX_CAPTURE_BYTES: u64 = 512 << 20;
-
 /// Fills in missing names of replays and of their devices; returns the first contradiction.
 pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault> {
     let mut earlier: Vec<String> = Vec::new();
@@ -35,33 +32,40 @@ pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault
     Ok(())
 }
 
-/// Reads the captures of all replays; returns the first that its device cannot send.
-pub(in crate::config) fn read(config: &mut Config) -> Result<(), Fault> {
+/// How far captures are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// To the first frame.
+    First,
+    /// To the end.
+    Whole,
+}
+
+/// Opens the captures of all replays; returns the first that its device cannot send.
+pub(in crate::config) fn open(config: &mut Config, depth: Depth) -> Result<(), Fault> {
     for (index, replay) in config.replay.iter_mut().enumerate() {
         let fault = |message: String| Fault::new(steps!["replay", index, "file"], message);
         let Some(device) = config.device.iter().find(|device| device.name == replay.device) else { continue };
         readable(&replay.file).map_err(fault)?;
-        let remote = device.udp.as_ref().map(|udp| udp.remote);
-        let tape = Tape::read(&replay.file, remote).map_err(|error| fault(crate::failure::line(&error)))?;
+        let wrong = |error: anyhow::Error| fault(crate::failure::line(&error));
+        let tape = Tape::open(&replay.file).map_err(wrong)?;
         suits(device, &replay.file, &tape).map_err(fault)?;
+        if depth == Depth::Whole {
+            let longest = tape.read(device.udp.as_ref().map(|udp| udp.remote)).map_err(wrong)?;
+            has_room(device, longest).map_err(fault)?;
+        }
         replay.tape = Some(Arc::new(tape));
     }
     Ok(())
 }
 
-/// Returns why a daemon does not read a file: another type would make it wait, and a longer one takes its memory.
+/// Returns why a daemon does not read a file: another type would make it wait.
 fn readable(file: &Path) -> Result<(), String> {
     // One that is not there is refused when it is read.
     let Ok(found) = fs::metadata(file) else { return Ok(()) };
     let shown = file.display();
     if !found.is_file() {
         return Err(format!("capture \"{shown}\" is no regular file: use one that is"));
-    }
-    if found.len() > MAX_CAPTURE_BYTES {
-        let (size, most) = (found.len() >> 20, MAX_CAPTURE_BYTES >> 20);
-        return Err(format!(
-            "capture \"{shown}\" has {size} MiB, and a daemon reads {most} MiB at most into memory: cut it, with `editcap -r`"
-        ));
     }
     Ok(())
 }
@@ -87,12 +91,6 @@ fn suits(device: &Device, file: &Path, tape: &Tape) -> Result<(), String> {
             tape.link()
         ));
     }
-    if let Some(room) = device.pool.room.filter(|room| room.size() < tape.longest()) {
-        let longest = tape.longest();
-        return Err(format!(
-            "packets of {longest} bytes do not fit into the {room} of pool.room: use more room, or another capture"
-        ));
-    }
     let same = |output: &Path| {
         fs::canonicalize(output).is_ok_and(|output| fs::canonicalize(file).is_ok_and(|file| file == output))
     };
@@ -100,4 +98,23 @@ fn suits(device: &Device, file: &Path, tape: &Tape) -> Result<(), String> {
         return Err(format!("device \"{name}\" would overwrite the capture \"{shown}\": use another file"));
     }
     Ok(())
+}
+
+/// Returns why a device has no room for packets of `longest` bytes. What an interface has room for, it decides when the device opens.
+fn has_room(device: &Device, longest: usize) -> Result<(), String> {
+    let has_interface =
+        device.af_packet.is_some() || device.af_xdp.is_some() || device.tap.is_some() || device.tun.is_some();
+    let room = match device.pool.room {
+        Some(room) => room.size(),
+        None if has_interface => return Ok(()),
+        None => crate::device::default_room(device),
+    };
+    if room >= longest {
+        return Ok(());
+    }
+    let name = device.name.as_deref().unwrap_or_default();
+    Err(format!(
+        "packets of {longest} bytes do not fit into the {room} of device \"{name}\": set its pool.room to {longest}, or use another \
+         capture"
+    ))
 }

@@ -4,7 +4,7 @@ use super::super::Config;
 use super::super::locate::{Fault, steps};
 use super::{own_device, own_name};
 use crate::daemon::socket;
-use crate::device::most_buffers;
+use crate::device::{Reception, most_buffers};
 
 /// The longest path of a Unix socket (`sun_path`), without the zero behind it.
 const MAX_SUN_PATH_BYTES: usize = 107;
@@ -36,7 +36,10 @@ pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault
 /// Finds sockets whose clients may have more buffers than the pool of their device: its last client would be refused.
 fn buffers(config: &Config) -> Result<(), Fault> {
     for device in &config.device {
-        let (mut sum, most) = (0_u64, most_buffers(device));
+        let ends = || config.bridge.iter().flat_map(|bridge| &bridge.devices);
+        let is_bridged = ends().any(|end| Some(end) == device.name.as_ref());
+        let receive = if is_bridged { Reception::Cut } else { Reception::Off };
+        let (mut sum, most) = (0_u64, most_buffers(device, receive));
         for (index, socket) in
             config.socket.iter().enumerate().filter(|(_, socket)| socket.device == device.name)
         {

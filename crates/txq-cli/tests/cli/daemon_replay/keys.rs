@@ -25,8 +25,7 @@ fn errors_have_their_place_and_a_remedy() {
     let pipe = bench.file("pipe.pcap");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let sparse = file("sparse.pcap", &whole);
-    fs::File::options().write(true).open(&sparse).unwrap().set_len(10 << 30).unwrap();
+    let long = file("long.pcap", &pcap(&[vec![0; 60], vec![0; 9000]], ETHERNET, GAP));
     for (device, keys, line, why) in [
         ("", "name = \"x\"".to_owned(), 3, "missing field `file`"),
         ("", format!("file = \"{good}\"\nlop = 2"), 5, "did you mean \"loop\"?"),
@@ -49,13 +48,23 @@ fn errors_have_their_place_and_a_remedy() {
         ),
         ("", format!("file = \"{gone}\""), 4, "gone.pcap\" cannot be read"),
         ("", format!("file = \"{}\"", pipe.display()), 4, "pipe.pcap\" is no regular file"),
-        ("", format!("file = \"{sparse}\""), 4, "has 10240 MiB, and a daemon reads 512 MiB at most"),
+        (
+            "",
+            format!("file = \"{long}\""),
+            4,
+            "packets of 9000 bytes do not fit into the 1920 of device \"a\"",
+        ),
         ("", format!("file = \"{cut}\""), 4, "cut.pcap\", frame 20 at byte"),
         ("", format!("file = \"{text}\""), 4, "is not a capture"),
         ("", format!("file = \"{raw}\""), 4, "add link = \"ip\" to the device"),
         ("tun = { interface = \"t0\" }\n", format!("file = \"{good}\""), 5, "use a device of af_packet"),
         ("af_packet = { interface = \"e0\" }\n", format!("file = \"{raw}\""), 5, "use a device of tun"),
-        ("pool.room = 100\n", format!("file = \"{good}\""), 5, "do not fit into the 100 of pool.room"),
+        (
+            "pool.room = 100\n",
+            format!("file = \"{good}\""),
+            5,
+            "do not fit into the 100 of device \"a\": set its pool.room to",
+        ),
         (
             &format!("pcap = {{ file = \"{good}\" }}\n"),
             format!("file = \"{good}\""),
@@ -73,6 +82,7 @@ fn errors_have_their_place_and_a_remedy() {
         ("link = \"ip\"\n", format!("file = \"{raw}\"")),
         ("udp = { remote = \"192.0.2.1:9\" }\n", format!("file = \"{raw}\"")),
         ("udp = { remote = \"192.0.2.1:9\" }\n", format!("file = \"{good}\"")),
+        ("pool.room = 9000\n", format!("file = \"{long}\"")),
     ] {
         let path = bench.write(&format!("[[device]]\nname = \"a\"\n{device}[[replay]]\n{keys}\n"));
         let done = Command::new(env!("CARGO_BIN_EXE_txq")).args(["check", &path]).output().unwrap();

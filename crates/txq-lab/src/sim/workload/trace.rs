@@ -42,7 +42,7 @@ pub(crate) enum TraceError {
         "workload.file: capture \"{name}\", frame {frame}: {bytes} bytes on the wire, and {MOST} are the most: \
          `editcap \"{name}\" OUT {frame}` copies all others"
     )]
-    Long { name: String, frame: usize, bytes: u32 },
+    Long { name: String, frame: u64, bytes: u32 },
     /// The pool would need too much memory.
     #[error(
         "workload.file: capture \"{name}\" has frames of {bytes} bytes, and {buffers} buffers for such take more than \
@@ -78,11 +78,12 @@ impl Trace {
 
     fn of(capture: &Capture) -> Result<Self, TraceError> {
         let mut trace = Self { frames: Vec::new(), heads: Vec::new() };
-        for (before, frame) in capture.frames().enumerate() {
-            let frame = frame?;
+        let mut frames = capture.frames();
+        while frames.advance()? {
+            let frame = frames.frame();
             let (name, bytes) = (capture.name(), frame.wire_len.max(LEAST));
             if bytes > MOST {
-                return Err(TraceError::Long { name: name.to_owned(), frame: before + 1, bytes });
+                return Err(TraceError::Long { name: name.to_owned(), frame: frame.number, bytes });
             }
             let kept = &frame.data[..frame.data.len().min(HEAD)];
             let head = trace.heads.len();
