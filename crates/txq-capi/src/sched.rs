@@ -96,6 +96,7 @@ pub unsafe extern "C" fn txq_sched_new(
         }
         let inner = Scheduler::with_config(text, &own).map_err(|error| match error {
             SchedulerError::Parse(error) => error.into(),
+            SchedulerError::Batch(error) => error.error.into(),
             other => Error::new(TXQ_E_MEMORY, other.to_string()),
         })?;
         let (dropped, most) = (VecDeque::with_capacity(1024), own.packets as usize);

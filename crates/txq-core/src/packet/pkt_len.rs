@@ -87,6 +87,13 @@ impl<A: Arch> Packet<A> {
         self.own().map_or(self.len(), |own| own.len() as usize)
     }
 
+    /// Returns whether the program keeps the packet's data itself
+    /// ([`set_len_beyond`](Packet::set_len_beyond)).
+    #[doc(hidden)]
+    pub fn is_beyond(&self) -> bool {
+        self.own().map_or(self.body(Body::is_beyond), OwnLen::is_beyond)
+    }
+
     /// Returns the own length of a packet under [`Body::PKT_LEN`].
     pub(crate) fn own(&self) -> Option<OwnLen> {
         self.body(|b| b.tstamp & Body::<A>::PKT_LEN != 0).then(|| OwnLen(self.slot().below.load(Relaxed)))

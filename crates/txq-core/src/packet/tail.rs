@@ -3,17 +3,15 @@
 //! The descriptor does not say where its buffer ends. The pool does, and the packet's home leads to it: only a packet that grows reads
 //! those lines.
 
-use super::pkt_len::OwnLen;
 use crate::arch::Arch;
 use crate::packet::Packet;
-use crate::pool::slot::Body;
 
 impl<A: Arch> Packet<A> {
     /// Returns the number of free bytes behind the packet (`skb_tailroom`): those of the room that it does not fill, the pool's
     /// [`tailroom`](crate::pool::PoolConfig::tailroom), and those that the buffer has beyond both. 0 for a packet of which the
     /// buffer holds only the first bytes.
     pub fn tailroom(&self) -> usize {
-        if self.own().map_or(self.body(Body::is_beyond), OwnLen::is_beyond) {
+        if self.is_beyond() {
             return 0;
         }
         // SAFETY: the home of a packet lives as long as the packet's pool.

@@ -177,7 +177,7 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     }
     let before = resident();
     // A device of the usual size, with room for all packets of the measurement.
-    let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO };
+    let env = Env { tx_queue_len: 1000 + buffers, ..Env::default() };
     let mut qdisc: PacketScheduler = PacketScheduler::new(text, env).map_err(refused(text))?;
     qdisc.with(&mut Clock::new(), &mut cache, |qdisc, cx| {
         let mut add = |&(parent, minor, words): &Class| match qdisc.classes() {

@@ -29,6 +29,7 @@ pub(super) struct Meta<'h> {
     pub(super) hash: u32,
     pub(super) departure: Nanos,
     pub(super) segments: u16,
+    pub(super) tos: Option<u8>,
     pub(super) header: &'h [u8],
     pub(super) link: Link,
 }
@@ -37,7 +38,8 @@ impl<'h, T> Item<'h, T> {
     /// Returns a packet of `len` bytes on the link, with its link-layer header if it has one. Rates, quanta and byte limits count them.
     pub fn new(len: u32, value: T) -> Self {
         let (hash, departure, link) = (0, 0, Link::Ethernet);
-        let meta = Meta { len, priority: 0, mark: 0, hash, departure, segments: 1, header: &[], link };
+        let meta =
+            Meta { len, priority: 0, mark: 0, hash, departure, segments: 1, tos: None, header: &[], link };
         Self { value, meta }
     }
 
@@ -61,6 +63,19 @@ impl<'h, T> Item<'h, T> {
     /// for unknown: the qdisc then hashes the header. Packets with neither are one flow.
     pub fn hash(self, hash: u32) -> Self {
         Self { meta: Meta { hash, ..self.meta }, ..self }
+    }
+
+    /// Sets the flow by a number of the program's, such as that of a connection: packets with one number are one flow. Returns
+    /// the item with a [`hash`](Item::hash) of the number.
+    pub fn flow(self, number: u64) -> Self {
+        self.hash(flow_hash(number))
+    }
+
+    /// Sets the byte of the IPv4 header's TOS or the IPv6 header's traffic class, for programs that hand in no header: filters
+    /// and cake read its DSCP, and qdiscs mark congestion in its ECN field (RFC 3168). The byte of a header counts instead
+    /// if there is one. A packet of fewer than 20 bytes has none. [`Departed::tos`] has the byte that a qdisc has changed.
+    pub fn tos(self, tos: u8) -> Self {
+        Self { meta: Meta { tos: Some(tos), ..self.meta }, ..self }
     }
 
     /// Sets the earliest departure time, on the program's clock; 0 means as soon as possible (`SCM_TXTIME`).
@@ -101,8 +116,11 @@ pub struct Departed<T> {
     /// The earliest departure time, which fq sets when it paces; 0 for at once.
     pub departure: Nanos,
     /// The byte that the IPv4 header's TOS or the IPv6 header's traffic class must have now, if a qdisc has changed it in the
-    /// header that was handed in: congestion experienced (RFC 3168), or cake's `wash`.
+    /// header or the [`tos`](Item::tos) that was handed in: congestion experienced (RFC 3168), or cake's `wash`.
     pub tos: Option<u8>,
+    /// The bit that netem's `corrupt` has flipped, counted from the lowest of the packet's first byte. The program flips it in
+    /// its buffer, after it has set `tos`.
+    pub damage: Option<u32>,
 }
 
 /// What a scheduler answers to the question for its next packet.
@@ -124,4 +142,10 @@ pub struct Dropped<T> {
     pub value: T,
     /// Why it was dropped.
     pub reason: DropReason,
+}
+
+/// Returns the hash of a flow's number, which is not 0. Qdiscs choose queues by its high bits or its low ones, so both depend on
+/// all bits of the number.
+fn flow_hash(number: u64) -> u32 {
+    ((crate::generic::qdisc::mix(number) >> 32) as u32).max(1)
 }

@@ -29,6 +29,7 @@
 
 mod item;
 mod native;
+mod text;
 mod values;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::Nanos;
 use crate::filter::FilterInfo;
+use crate::generic::qdisc::damage;
 use crate::generic::{self, PacketScheduler};
 use crate::qdisc::{Budget, Custom, Env, Qdisc, Verdict};
 use crate::tc::{self, BatchError, ClassInfo, Handle, ParseError, QdiscInfo, Style};
@@ -62,12 +64,23 @@ pub struct Config {
     pub packets: u32,
     /// The most bytes of a packet's header that are kept, up to 65,535.
     pub header: usize,
+    /// The seed of all random decisions of all qdiscs. With the same seed, commands, packets and times the same packets leave at the
+    /// same times, on every system. `None` for decisions that nobody can predict, as a link needs that strangers send to.
+    pub seed: Option<u64>,
 }
 
 impl Default for Config {
-    /// A length of 1000 packets (`txqueuelen`), packets of 1514 bytes, 1,048,576 packets at a time, 128 bytes of header.
+    /// A length of 1000 packets (`txqueuelen`), packets of 1514 bytes, 1,048,576 packets at a time, 128 bytes of header,
+    /// and no seed.
     fn default() -> Self {
-        Self { env: Env::default(), packets: 1 << 20, header: 128 }
+        Self { env: Env::default(), packets: 1 << 20, header: 128, seed: None }
+    }
+}
+
+impl Config {
+    /// Returns the properties of the link with the seed.
+    fn seeded(&self) -> Env {
+        Env { seed: self.seed.or(self.env.seed), ..self.env }
     }
 }
 
@@ -78,6 +91,9 @@ pub enum SchedulerError {
     /// tc's error, with a remedy.
     #[error(transparent)]
     Parse(#[from] ParseError),
+    /// The error of a command in a text of several lines, and its line.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
     /// No memory for the packets' descriptors, or a number that is out of range.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -103,10 +119,22 @@ impl<T> fmt::Debug for Scheduler<T> {
 }
 
 impl<T> Scheduler<T> {
-    /// Builds the qdisc that `text` describes in tc's words, such as `"fq_codel limit 1000"`, with the default [`Config`].
+    /// Builds the qdisc that `text` describes in tc's words, such as `"fq_codel limit 1000"`, with the default [`Config`]. Further
+    /// lines are commands, as those of [`tc_batch`](Scheduler::tc_batch), which are executed at the time 0: a text describes a whole
+    /// tree. The first line may be a command, too.
+    ///
+    /// ```
+    /// let tree = "qdisc add root handle 1: htb default 20
+    ///             class add parent 1: classid 1:10 htb rate 2mbit
+    ///             class add parent 1: classid 1:20 htb rate 8mbit
+    ///             qdisc add parent 1:20 handle 20: fq_codel";
+    /// let mut scheduler = txq_sched::Scheduler::<u32>::new(tree)?;
+    /// assert_eq!(scheduler.classes(Default::default()).len(), 2);
+    /// # Ok::<(), txq_sched::scheduler::SchedulerError>(())
+    /// ```
     ///
     /// # Errors
-    /// tc's error, with a remedy. mq, mqprio and noqueue are refused, because they hold no packets.
+    /// tc's error, with a remedy. Kinds that need a device are refused: mq, mqprio, noqueue and those whose names end with `_mq`.
     pub fn new(text: &str) -> Result<Self, SchedulerError> {
         Self::with_config(text, &Config::default())
     }
@@ -116,7 +144,11 @@ impl<T> Scheduler<T> {
     /// # Errors
     /// As those of [`new`](Scheduler::new), and a number of packets or bytes that memory cannot hold.
     pub fn with_config(text: &str, config: &Config) -> Result<Self, SchedulerError> {
-        Self::from_packets(PacketScheduler::new(text, config.env)?, config)
+        let text::Text { root, commands, lines } = text::split(text)?;
+        let mut scheduler = Self::from_packets(PacketScheduler::new(root, config.seeded())?, config)?;
+        let warnings = scheduler.tc_batch(0, commands);
+        warnings.map_err(|BatchError { line, error }| BatchError { line: lines + line, error })?;
+        Ok(scheduler)
     }
 
     /// Schedules with `qdisc`, whose handle is `1:`, for tests of a qdisc of your own. Values belong to packets by the
@@ -125,13 +157,13 @@ impl<T> Scheduler<T> {
     /// # Errors
     /// A number of packets or bytes that memory cannot hold.
     pub fn of(qdisc: Box<dyn Qdisc>, config: &Config) -> Result<Self, SchedulerError> {
-        Self::from_packets(PacketScheduler::of(Box::new(Custom(qdisc)), config.env), config)
+        Self::from_packets(PacketScheduler::of(Box::new(Custom(qdisc)), config.seeded()), config)
     }
 
     /// As [`of`](Scheduler::of), for a part of a qdisc in parts, which benchmarks run one by one.
     #[doc(hidden)]
     pub fn of_part(part: Box<dyn generic::qdisc::Qdisc>, config: &Config) -> Result<Self, SchedulerError> {
-        Self::from_packets(PacketScheduler::of(part, config.env), config)
+        Self::from_packets(PacketScheduler::of(part, config.seeded()), config)
     }
 
     fn from_packets(packets: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
@@ -191,9 +223,9 @@ impl<T> Scheduler<T> {
         self.call(|tree, copied| tree.dequeue(now, budget, copied));
         let out = std::mem::take(&mut self.tree.out);
         for packet in out.iter() {
-            let (len, departure) = (packet.len() as u32, packet.departure());
+            let (len, departure, damage) = (packet.len() as u32, packet.departure(), damage::of(packet));
             if let Some((value, tos)) = self.values.remove(packet) {
-                f(Departed { value, len, departure, tos });
+                f(Departed { value, len, departure, tos, damage });
             }
         }
         self.tree.free(out);

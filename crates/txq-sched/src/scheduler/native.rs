@@ -5,6 +5,7 @@ use std::mem;
 use txq_core::arch::Native;
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
+use txq_core::flow::Link;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{Backing, Cache, Pool, PoolConfig, PoolError};
 
@@ -20,6 +21,9 @@ pub(super) type Copied<'f> = dyn FnMut(&mut PacketList, &mut DropCounts) + 'f;
 
 /// The buffers of a scheduler's first pool, if it may hold as many.
 const FIRST: u32 = 65_536;
+
+/// The length of an IPv4 header without options.
+const BARE: usize = 20;
 
 /// A tree over packets of pools of its own.
 pub(super) struct Tree {
@@ -88,14 +92,19 @@ impl Tree {
 
     /// Returns a packet that says what `meta` says; `None`, counted as `NOMEM`, if there are too many packets.
     pub(super) fn packet(&mut self, meta: &Meta<'_>) -> Option<Packet> {
-        let header = &meta.header[..meta.header.len().min(self.header).min(meta.len as usize)];
+        let bare = meta.tos.filter(|_| meta.header.is_empty()).map(bare_header);
+        let (header, link) = match &bare {
+            Some(header) => (&header[..], Link::Ip),
+            None => (&meta.header[..meta.header.len().min(self.header)], meta.link),
+        };
+        let header = &header[..header.len().min(meta.len as usize)];
         let Some(mut packet) = self.alloc(header.len()) else {
             self.packets.count_drop(DropReason::NoMem);
             return None;
         };
         if !header.is_empty() {
             packet.data_mut().copy_from_slice(header);
-            packet.set_link(meta.link);
+            packet.set_link(link);
             super::values::find_headers(&mut packet);
         }
         packet.set_len_beyond(meta.len);
@@ -168,12 +177,21 @@ impl Tree {
     }
 }
 
+/// Returns an IPv4 header of which only the TOS is known.
+fn bare_header(tos: u8) -> [u8; BARE] {
+    let mut header = [0; BARE];
+    (header[0], header[1]) = (0x45, tos);
+    let sum = !u16::from_be_bytes([0x45, tos]);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
 /// Returns the stock of a new pool.
 fn stock(buffers: u32, header: usize) -> Result<Cache, PoolError> {
     let pool = Pool::new(&PoolConfig {
         name: "scheduler".into(),
         buffers,
-        room: header.max(1),
+        room: header.max(BARE),
         headroom: 0,
         backing: Backing::Heap,
         ..PoolConfig::default()

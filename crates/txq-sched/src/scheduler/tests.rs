@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::tc::{class_text, show_text};
 
+mod bare;
 mod late;
 
 const MS: Nanos = 1_000_000;

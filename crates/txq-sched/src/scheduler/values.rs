@@ -41,17 +41,22 @@ impl<T> Values<T> {
 
     /// Returns a packet's value, and its TOS if a qdisc has changed that.
     pub(super) fn remove(&mut self, packet: &Packet) -> Option<(T, Option<u8>)> {
-        let number = u32::try_from(packet.cookie()).ok()?;
-        let Entry { value, tos: before } = self.entries.get_mut(number as usize)?.take()?;
-        self.free.push(number);
+        let number = number(packet);
+        let Entry { value, tos: before } = self.entries.get_mut(number)?.take()?;
+        self.free.push(number as u32);
         Some((value, tos(packet).filter(|&now| now != before)))
     }
 
     /// Returns a packet's value.
     pub(super) fn get(&self, packet: &Packet) -> Option<&T> {
-        let entry = self.entries.get(usize::try_from(packet.cookie()).ok()?)?;
+        let entry = self.entries.get(number(packet))?;
         entry.as_ref().map(|entry| &entry.value)
     }
+}
+
+/// Returns the number of a packet's value: the low half of its cookie (`qdisc/damage.rs` has the other half).
+fn number(packet: &Packet) -> usize {
+    packet.cookie() as u32 as usize
 }
 
 /// Finds the protocol headers of a packet that has a header, and stores where they are.

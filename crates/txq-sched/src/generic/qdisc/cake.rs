@@ -82,7 +82,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::cake_mq;
 use crate::generic::qdisc::child::Classes;
-use crate::generic::qdisc::random::Rng;
+use crate::generic::qdisc::random::{Rng, seed};
 use crate::generic::qdisc::segment::segment;
 use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -159,7 +159,7 @@ impl<A: Arch> Cake<A> {
             arrivals: Arrivals::default(),
             stats: QdiscStats::default(),
             filters: Filters::new(),
-            random: Rng::new(0),
+            random: Rng::new(seed::<A>(env)),
             next: None,
         };
         cake.arrivals.estimate = cake.params.bandwidth;

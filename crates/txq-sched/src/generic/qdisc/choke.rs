@@ -72,14 +72,14 @@ struct Choke<A: Arch> {
     matched: u64,
 }
 
-pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words)?;
     Ok(Built::Qdisc(Box::new(Choke {
         params,
         queue: VecDeque::new(),
         bytes: 0,
         average: Average::new(&params.curve),
-        random: Rng::new(seed::<A>()),
+        random: Rng::new(seed::<A>(env)),
         stats: QdiscStats::default(),
         marked: 0,
         early: 0,

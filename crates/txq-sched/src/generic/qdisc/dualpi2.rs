@@ -131,7 +131,7 @@ impl<A: Arch> DualPi2<A> {
             law: Law::default(),
             credit: 0,
             mtu: env.mtu,
-            random: Rng::new(seed::<A>()),
+            random: Rng::new(seed::<A>(env)),
             handle: Handle::UNSPEC,
             filters: Filters::new(),
             stats: QdiscStats::default(),

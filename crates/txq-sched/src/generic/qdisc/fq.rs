@@ -127,7 +127,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(Fq::<A> {
         params,
         now: 0,
-        hasher: FlowHasher::new([seed::<A>(), seed::<A>()], false),
+        hasher: FlowHasher::new([seed::<A>(env), seed::<A>(env)], false),
         fifo: PacketList::new(),
         bypassed: 0,
         table: Table::new(),

@@ -70,7 +70,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(FqPie {
         flows: Flows::new(flows),
         params,
-        random: Rng::new(seed::<A>()),
+        random: Rng::new(seed::<A>(env)),
         stats: QdiscStats::default(),
         counts: Counts::default(),
     })))

@@ -3,6 +3,7 @@
 use txq_core::arch::Arch;
 
 use crate::generic::qdisc::estimated::Estimated;
+use crate::generic::qdisc::random::env_below;
 use crate::generic::qdisc::stab::WithStab;
 use crate::generic::qdisc::{Cx, Env, Parent, Qdisc};
 use crate::generic::qdisc::{
@@ -86,6 +87,12 @@ pub(super) fn kinds<A: Arch>() -> [Kind<A>; 31] {
     ]
 }
 
+/// Returns the names of all kinds of this library.
+#[inline(never)]
+pub fn kind_names<A: Arch>() -> Vec<&'static str> {
+    kinds::<A>().iter().map(|kind| kind.name).collect()
+}
+
 /// Returns the names of the kinds whose classes the user adds.
 #[inline(never)]
 pub fn classful_kinds<A: Arch>() -> Vec<&'static str> {
@@ -99,6 +106,7 @@ pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built
     let mut words = Words::split(text);
     let header = Header::parse(&mut words)?;
     let name = header.kind.unwrap_or_default();
+    let env = &env_below(env, header.parent);
     if let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) {
         let built = with_stab((kind.build)(&mut words, env)?, header.stab)?;
         return Ok((header, with_estimator(built, header.estimator)?));

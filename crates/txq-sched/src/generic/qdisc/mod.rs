@@ -21,6 +21,7 @@ pub mod codel;
 #[doc(hidden)]
 pub mod copying;
 mod cx;
+pub(crate) mod damage;
 pub mod drr;
 pub mod dualpi2;
 mod ecn;
@@ -90,10 +91,11 @@ pub use fifo::Fifo;
 pub(crate) use kinds::build_qdisc;
 #[doc(hidden)]
 pub use kinds::change;
-pub use kinds::{Built, build, classful_kinds, default_leaf};
+pub use kinds::{Built, build, classful_kinds, default_leaf, kind_names};
 #[doc(hidden)]
 pub use mq::Parent;
 pub use mqprio::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
+pub(crate) use random::mix;
 pub use registry::{BuildFn, RegisterError, register};
 
 /// The verdict on a packet, from a qdisc or from the whole transmit path (`NET_XMIT_*`).
@@ -384,12 +386,16 @@ pub struct Env {
     pub txqs: u16,
     /// How long before a packet's time the device takes the packet (`Driver::pacing_horizon`).
     pub pacing_horizon: Duration,
+    /// The seed of the random decisions of a qdisc that is built for this device; `None` for an unpredictable one. A tree gives
+    /// each of its qdiscs a seed of its own, which it derives from its seed and the qdisc's parent
+    /// ([`Config::seed`](crate::scheduler::Config::seed)).
+    pub seed: Option<u64>,
 }
 
 impl Default for Env {
     /// An Ethernet device with one txq and a length of 1000 packets.
     fn default() -> Self {
-        Self { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO }
+        Self { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO, seed: None }
     }
 }
 

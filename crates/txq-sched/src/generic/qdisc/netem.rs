@@ -55,6 +55,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::generic::qdisc::child::{Child, Classes, Total, plain_class};
+use crate::generic::qdisc::damage;
 use crate::generic::qdisc::ecn::set_ce;
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::random::{Rng, seed};
@@ -122,9 +123,9 @@ struct Counts {
     alloc_errors: u64,
 }
 
-pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words, &Params::default())?;
-    let state = State::new(Rng::new(params.seed.unwrap_or_else(seed::<A>)));
+    let state = State::new(Rng::new(params.seed.unwrap_or_else(|| seed::<A>(env))));
     Ok(Built::Qdisc(Box::new(Netem::<A> {
         params,
         state,
@@ -192,10 +193,15 @@ impl<A: Arch> Netem<A> {
     }
 }
 
-/// Changes one bit of a packet, at random.
+/// Changes one bit of a packet, at random; of a packet whose program keeps the bytes, notes it for the program.
 fn corrupt<A: Arch>(packet: &mut Packet<A>, rng: &mut Rng) {
-    let bits = packet.data().len() as u64 * 8;
-    if bits > 0 {
+    let bits = packet.own_len() as u64 * 8;
+    if bits == 0 {
+        return;
+    }
+    if packet.is_beyond() {
+        damage::note(packet, rng.below(bits));
+    } else {
         let bit = rng.below(bits) as usize;
         packet.data_mut()[bit / 8] ^= 1 << (bit % 8);
     }

@@ -96,7 +96,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         goal,
         ecn,
         limit: limit.unwrap_or(LIMIT),
-        random: Rng::new(seed::<A>()),
+        random: Rng::new(seed::<A>(env)),
         stats: QdiscStats::default(),
         counts: Counts::default(),
     })))

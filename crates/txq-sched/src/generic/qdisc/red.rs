@@ -72,7 +72,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(Red {
         params,
         average: Average::new(&params.curve),
-        random: Rng::new(seed::<A>()),
+        random: Rng::new(seed::<A>(env)),
         child: Child::new(build_qdisc(&format!("bfifo limit {}", params.limit), env)),
         total: Total::default(),
         stats: QdiscStats::default(),

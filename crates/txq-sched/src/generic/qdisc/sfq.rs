@@ -91,7 +91,7 @@ struct Sfq<A: Arch> {
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words, env)?;
     let mut random =
-        Rng::new(if params.period().is_some() || params.red.is_some() { seed::<A>() } else { 0 });
+        Rng::new(if params.period().is_some() || params.red.is_some() { seed::<A>(env) } else { 0 });
     let key = if params.period().is_some() { random.next() } else { 0 };
     Ok(Built::Qdisc(Box::new(Sfq {
         params,

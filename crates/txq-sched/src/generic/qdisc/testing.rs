@@ -11,9 +11,10 @@ use super::copying::Copying;
 use super::*;
 
 /// The properties of a device of the usual size.
-pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO };
+pub(crate) const ENV: Env =
+    Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO, seed: Some(1) };
 /// The properties of a device with a short queue, whose limits are soon reached.
-pub(crate) const SMALL: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4, pacing_horizon: Duration::ZERO };
+pub(crate) const SMALL: Env = Env { tx_queue_len: 20, txqs: 4, ..ENV };
 pub(crate) const MS: Nanos = 1_000_000;
 
 /// Builds the qdisc that a text describes, for a device.

@@ -209,9 +209,13 @@ impl<A: Arch> Top<A> {
 fn holds_packets<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
-        Built::NoQueue | Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::Replicas(_) => {
-            let error = ParseError::new("RTNETLINK answers: Operation not supported");
-            Err(error.with_remedy("it holds no packets by itself: name a qdisc that does"))
-        }
+        Built::NoQueue => Err(refused("noqueue holds no packets: name a qdisc that does, such as pfifo")),
+        Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::Replicas(_) => Err(refused(
+            "it serves the txqs of a device, and there is no device here: name a qdisc for one queue, such as fq_codel",
+        )),
     }
+}
+
+fn refused(remedy: &str) -> ParseError {
+    ParseError::new("RTNETLINK answers: Operation not supported").with_remedy(remedy)
 }

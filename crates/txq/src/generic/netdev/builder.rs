@@ -224,6 +224,7 @@ impl<A: Arch> Builder<A> {
             mtu: info.mtu.saturating_add(info.link.header_len()),
             txqs: asked,
             pacing_horizon: self.driver.pacing_horizon(),
+            seed: None,
         };
         let mut tree = Tree::new(env, self.default_qdisc.clone());
         let mut plan = self.plan(&mut tree)?;

@@ -11,7 +11,9 @@ const BLOCK: usize = 64;
 /// The lengths of all queues.
 #[derive(Debug)]
 pub(super) struct Longest {
-    /// The length of each queue ([`Tin::size_of`](super::flows::Tin::size_of)).
+    /// The number of queues.
+    queues: usize,
+    /// The length of each queue ([`Tin::size_of`](super::flows::Tin::size_of)). Both tables are empty before the first packet.
     bytes: Box<[u32]>,
     /// An upper bound of the lengths in each block.
     tops: Box<[u32]>,
@@ -19,20 +21,35 @@ pub(super) struct Longest {
 
 impl Longest {
     pub(super) fn new(queues: usize) -> Self {
-        Self { bytes: vec![0; queues].into(), tops: vec![0; queues.div_ceil(BLOCK)].into() }
+        Self { queues, bytes: Box::default(), tops: Box::default() }
     }
 
     /// Sets the length of a queue.
     #[inline]
     pub(super) fn set(&mut self, queue: usize, bytes: u64) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if self.bytes.is_empty() {
+            if bytes == 0 {
+                return;
+            }
+            self.allocate();
+        }
         self.bytes[queue] = bytes;
         let top = &mut self.tops[queue / BLOCK];
         *top = bytes.max(*top);
     }
 
+    #[cold]
+    fn allocate(&mut self) {
+        self.bytes = vec![0; self.queues].into();
+        self.tops = vec![0; self.queues.div_ceil(BLOCK)].into();
+    }
+
     /// Returns the longest queue; `queue` if no other is longer.
     pub(super) fn find(&mut self, queue: usize) -> usize {
+        if self.bytes.is_empty() {
+            return queue;
+        }
         loop {
             let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
             if may <= self.bytes[queue] {

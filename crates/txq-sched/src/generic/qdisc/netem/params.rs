@@ -293,8 +293,7 @@ fn read_loss(options: &mut OptionWords<'_, '_>, correlated: &mut bool) -> Result
 
 fn table_named(options: &mut OptionWords<'_, '_>) -> Result<Option<Arc<Table>>, ParseError> {
     let name = options.value("distribution")?;
-    let table = Table::named(name).map_err(|error| ParseError::new(error).with_remedy(DISTRIBUTIONS))?;
-    Ok(table.map(Arc::new))
+    Table::named(name).map_err(|error| ParseError::new(error).with_remedy(DISTRIBUTIONS))
 }
 
 fn read_link(options: &mut OptionWords<'_, '_>) -> Result<Option<Link>, ParseError> {

@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// Entries of a table.
 const SIZE: usize = 4096;
@@ -10,6 +11,11 @@ const SIZE: usize = 4096;
 /// The most numbers of a table in a file (iproute2's `MAX_DIST`), and the most bytes that are read for them.
 const MOST: usize = 16 * 1024;
 const MOST_BYTES: u64 = 1 << 20;
+
+/// iproute2's own tables, which all qdiscs share once one has made them.
+static NORMAL: OnceLock<Arc<Table>> = OnceLock::new();
+static PARETO: OnceLock<Arc<Table>> = OnceLock::new();
+static PARETO_NORMAL: OnceLock<Arc<Table>> = OnceLock::new();
 
 /// The number that stands for one standard deviation in a table.
 const ONE: f64 = 8192.0;
@@ -29,13 +35,16 @@ impl Table {
     ///
     /// # Errors
     /// Why there is none, in tc's words.
-    pub(super) fn named(name: &str) -> Result<Option<Table>, String> {
+    pub(super) fn named(name: &str) -> Result<Option<Arc<Table>>, String> {
+        let shared = |cell: &'static OnceLock<Arc<Table>>, quantiles: fn() -> Vec<f64>| {
+            Arc::clone(cell.get_or_init(|| Arc::new(Self::from_quantiles(name, quantiles()))))
+        };
         Ok(match name {
             "uniform" => None,
-            "normal" => Some(Self::from_quantiles(name, normal(SIZE))),
-            "pareto" => Some(Self::from_quantiles(name, pareto(SIZE))),
-            "paretonormal" => Some(Self::from_quantiles(name, pareto_normal())),
-            _ => Some(Self::read(name, &folders())?),
+            "normal" => Some(shared(&NORMAL, || normal(SIZE))),
+            "pareto" => Some(shared(&PARETO, || pareto(SIZE))),
+            "paretonormal" => Some(shared(&PARETO_NORMAL, pareto_normal)),
+            _ => Some(Arc::new(Self::read(name, &folders())?)),
         })
     }
 
@@ -75,7 +84,7 @@ impl Table {
 
     /// Returns the value for an evenly distributed number, with this standard deviation.
     pub(super) fn value(&self, number: u32, deviation: u64) -> i128 {
-        let index = (number as usize * self.values.len()) >> 32;
+        let index = ((u64::from(number) * self.values.len() as u64) >> 32) as usize;
         i128::from(self.values[index]) * i128::from(deviation) / ONE as i128
     }
 }
@@ -180,6 +189,17 @@ mod tests {
         }
         // 100 ms with a jitter of 20 ms: the 99th percentile is 180 ms.
         assert_eq!(pareto.value((0.99 * f64::from(u32::MAX)) as u32, 20_000_000), 79_997_558);
+    }
+
+    /// No entry is so near to the middle between two numbers that the last bit of another system's `exp` or `powf` could change it.
+    #[test]
+    fn tables_are_the_same_on_every_system() {
+        for quantiles in [normal(SIZE), pareto(SIZE), pareto_normal()] {
+            for value in quantiles.iter().map(|value| value * ONE) {
+                let to_middle = (value - value.floor() - 0.5).abs();
+                assert!(to_middle > 1e-8, "{value}");
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::generic::qdisc::random::testing::unpredictable;
 use crate::generic::qdisc::timed::tests::{Bench, MS, conserves, ops, try_build};
 
 mod copies;
@@ -319,7 +318,7 @@ fn a_seed_decides_everything() {
 #[test]
 fn without_a_seed_each_decides_otherwise() {
     let lost = || {
-        let mut bench = unpredictable(|| Bench::new("netem loss 50%"));
+        let mut bench = Bench::without_seed("netem loss 50%");
         for _ in 0..200 {
             let _ = bench.enqueue(1);
         }

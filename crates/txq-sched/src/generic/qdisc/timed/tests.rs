@@ -8,7 +8,7 @@ use txq_core::drop::DropReason;
 use super::*;
 pub(in crate::generic::qdisc) use crate::generic::qdisc::testing::MS;
 use crate::generic::qdisc::testing::{SMALL, Stand, is_a_stand};
-use crate::generic::qdisc::{Budget, Qdisc, Verdict, testing};
+use crate::generic::qdisc::{Budget, Env, Qdisc, Verdict, testing};
 use crate::tc::{ParseError, Style};
 
 /// Builds the qdisc that a text describes.
@@ -24,6 +24,10 @@ is_a_stand!(Bench, 0);
 impl Bench {
     pub(in crate::generic::qdisc) fn new(text: &str) -> Self {
         Self(Stand::new(text, SMALL, 8192, 1514))
+    }
+
+    pub(in crate::generic::qdisc) fn without_seed(text: &str) -> Self {
+        Self(Stand::new(text, Env { seed: None, ..SMALL }, 8192, 1514))
     }
 
     pub(in crate::generic::qdisc) fn enqueue(&mut self, bytes: usize) -> Verdict {
