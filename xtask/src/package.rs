@@ -6,12 +6,13 @@ use serde_json::Value;
 use crate::{cargo, root};
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 10] = [
+const PUBLISHED: [&str; 11] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
+    "txq-link",
     "txq-quinn",
     "txq-capi",
     "txq-preload",

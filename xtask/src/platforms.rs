@@ -10,9 +10,10 @@ use anyhow::{Context, Result, bail};
 use crate::{cargo, root};
 
 /// The crates that need no Linux.
-const PORTABLE: [&str; 2] = ["txq-core", "txq-sched"];
+const PORTABLE: [&str; 3] = ["txq-core", "txq-sched", "txq-link"];
 /// The crates that a program on Linux depends on.
-const LINUX: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
+const LINUX: [&str; 7] =
+    ["txq-core", "txq-sched", "txq", "txq-device", "txq-control", "txq-quinn", "txq-link"];
 
 /// The crates that say on another system that they need Linux.
 const NEED_LINUX: [&str; 5] = ["txq", "txq-device", "txq-control", "txq-quinn", "txq-capi"];
@@ -30,6 +31,9 @@ const TARGETS: [(&str, &[&str]); 8] = [
     ("aarch64-apple-darwin", &PORTABLE),
     ("x86_64-pc-windows-gnu", &PORTABLE),
 ];
+
+/// Another processor whose programs run on this one, and the test of txq-sched that must give the same results there.
+const OTHER: (&str, &str) = ("i686-unknown-linux-musl", "departures");
 
 /// Checks each target that is installed, and prints how to install the others.
 pub(crate) fn check() -> Result<()> {
@@ -49,6 +53,23 @@ pub(crate) fn check() -> Result<()> {
             NEED_LINUX.iter().try_for_each(|name| says_so(target, name))?;
             println!("{target}: {} say that they need Linux", NEED_LINUX.join(" "));
         }
+    }
+    departures(&installed)
+}
+
+/// Runs the test of departures, which knows the hashes of this processor, on another one.
+fn departures(installed: &str) -> Result<()> {
+    let (target, test) = OTHER;
+    if !cfg!(target_arch = "x86_64") {
+        println!("SKIP platforms: {test} on {target}: this processor does not run its programs");
+    } else if !installed.lines().any(|name| name == target) {
+        println!("SKIP platforms: {test} on {target}: rustup target add {target}");
+    } else {
+        crate::run(&mut cargo(
+            false,
+            &["test", "--quiet", "-p", "txq-sched", "--target", target, "--test", test],
+        ))?;
+        println!("{target}: {test} of txq-sched are those of this processor");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ const SEED: u64 = 0x7478_7171;
 const PACKETS: u32 = 3000;
 const TXQS: u16 = 2;
 
-/// What is sent: the qdisc, its classes, and the hash of its departures under [`SEED`].
+/// The qdiscs, with their classes, and the hash of their departures under [`SEED`].
 const TREES: &[(&str, u64)] = &[
     ("pfifo_fast", 0x6098_9ebd_5633_49bf),
     ("pfifo limit 40", 0xaaaf_50e4_a413_c2fa),
