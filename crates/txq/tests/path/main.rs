@@ -21,6 +21,7 @@ mod lifecycle;
 mod link;
 mod looks;
 mod loops;
+mod lossless;
 mod many;
 mod missed_wake;
 mod permit;
