@@ -15,6 +15,7 @@ mod fairness;
 mod flows;
 mod grown;
 mod gso;
+mod handed_on;
 mod homes;
 mod lateness;
 mod lifecycle;
