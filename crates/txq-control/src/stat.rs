@@ -97,6 +97,7 @@ fn of_queue(queue: &QueueStats, counters: &mut Vec<(String, u64)>) {
     let all = [
         ("packets", own.packets),
         ("bytes", own.bytes),
+        ("handed_on", own.handed_on),
         ("batches", own.batches),
         ("dropped", own.dropped),
         ("stops", own.stops),

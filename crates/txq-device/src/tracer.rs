@@ -175,9 +175,12 @@ impl Transmit for Tx {
         let (mut sent, mut drops) = (PacketList::new(), PacketList::new());
         let mut inner = TxCx::new(cx.clock(), &mut sent, &mut drops);
         let status = self.inner.start_xmit(batch, &mut inner);
-        let (refused, dropped) = (batch.len(), drops.len());
-        let kept = packets - refused - dropped - sent.len();
-        tell(What::Xmit { packets, bytes, sent: sent.len(), kept, dropped, refused, status });
+        let handed_on = inner.handed_on();
+        cx.add_handed_on(handed_on);
+        let (refused, dropped, handed_on) = (batch.len(), drops.len(), handed_on.packets());
+        // Each call is the driver's, which may be wrong.
+        let kept = packets.saturating_sub(refused + dropped + sent.len() + handed_on);
+        tell(What::Xmit { packets, bytes, sent: sent.len() + handed_on, kept, dropped, refused, status });
         cx.sent_all(&mut sent);
         while let Some(packet) = drops.pop_front() {
             let reason = packet.drop_reason();

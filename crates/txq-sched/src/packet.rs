@@ -113,8 +113,8 @@ impl Packet {
         self.0.set_priority(priority);
     }
 
-    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. A qdisc with classes counts packets
-    /// whose class does not exist as `unknown_class`.
+    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. [`Handle`] says what becomes of a
+    /// packet whose class does not exist.
     pub fn set_class(&mut self, class: Handle) {
         self.set_priority(class.priority());
     }

@@ -37,12 +37,13 @@
 //! }
 //! ```
 //!
-//! A packet in the batch ends in one of four ways:
+//! A packet in the batch ends in one of five ways:
 //!
 //! | the driver | what it means | the kernel's word |
 //! |---|---|---|
 //! | gives it to [`TxCx::sent`] | it is sent, and its buffer can be freed: the device has copied it | `NETDEV_TX_OK`, consumed |
 //! | keeps it | it is on the device's ring; [`Complete::poll`] returns it later | `NETDEV_TX_OK`, completed later |
+//! | gives it to [`TxCx::hand_on`] | it is sent, and the driver sends it through another device | `dev_queue_xmit` of the lower device |
 //! | gives it to [`TxCx::drop`] | it cannot be sent | `NETDEV_TX_OK`, `tx_dropped` |
 //! | leaves it in the batch | the device cannot take it now: it is requeued in front of all others, and offered again | `NETDEV_TX_BUSY` |
 //!
@@ -111,6 +112,72 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # A driver that hands packets on
+//!
+//! A driver that needs no second buffer, such as a VPN that encrypts in place, hands the packet itself on to a second device
+//! ([`TxCx::hand_on`]). The first device counts the packet as sent and as handed on, the second one as accepted. So the sums of each
+//! device hold. The buffer goes home when the second device has sent it, whatever pool the buffer is of. A packet that was
+//! changed cannot be offered again, so the driver looks for room before:
+//!
+//! ```
+//! # use std::io;
+//! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+//! # use txq::packet::PacketList;
+//! # use txq::pool::PoolConfig;
+//! # use txq::{NetDev, Room, Sender};
+//! # struct Wire;
+//! # impl Driver for Wire {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("wire") }
+//! #     fn open(&mut self, _: u16) -> io::Result<DriverQueue> { Ok(DriverQueue::new(Wire, NoCompletions)) }
+//! # }
+//! # impl Transmit for Wire {
+//! #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status { cx.sent_all(batch); Status::Ok }
+//! # }
+//! # struct Tunnel(Option<Sender>);
+//! # impl Driver for Tunnel {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("tunnel") }
+//! #     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
+//! #         Ok(DriverQueue::new(TunnelQueue { wire: self.0.take().expect("one txq") }, NoCompletions))
+//! #     }
+//! # }
+//! # fn encrypt_in_place(_: &mut [u8]) -> [u8; 16] { [0; 16] }
+//! struct TunnelQueue {
+//!     wire: Sender,
+//! }
+//!
+//! impl Transmit for TunnelQueue {
+//!     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+//!         while let Some(packet) = batch.pop_front() {
+//!             if self.wire.wait_room(Some(0)) == Room::Full {
+//!                 batch.push_front(packet);
+//!                 return Status::Busy { retry: Some(1_000_000) };
+//!             }
+//!             let mut packet = cx.hand_on(packet);
+//!             let tag = encrypt_in_place(packet.data_mut());
+//!             // The pool keeps room behind each packet.
+//!             if let Some(end) = packet.put(tag.len()) {
+//!                 end.copy_from_slice(&tag);
+//!             }
+//!             let _verdict = self.wire.xmit(packet);
+//!         }
+//!         Status::Ok
+//!     }
+//! }
+//! # let wire = NetDev::builder(Wire).start()?;
+//! let pool = PoolConfig { tailroom: 16, ..PoolConfig::default() };
+//! let dev = NetDev::builder(Tunnel(Some(wire.sender("tunnel")))).pool_config(pool).start()?;
+//! # let mut sender = dev.sender("main");
+//! # let packet = sender.packet(&[0; 100])?;
+//! # let _ = sender.xmit(packet);
+//! # assert!(dev.drain(std::time::Duration::from_secs(10)) && wire.drain(std::time::Duration::from_secs(10)));
+//! # assert_eq!((dev.audit()?.bytes_sent, dev.audit()?.handed_on, wire.audit()?.bytes_sent), (100, 1, 116));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Shut the first device down, then the second one, and drop both afterwards. A pool that ends before its packets keeps its memory.
+//! A second device that sends from memory it knows, as AF_XDP does, shares its pool with the first one
+//! ([`Builder::pool`](crate::netdev::Builder::pool)). Only `start_xmit` hands packets on: those that a driver keeps are completed.
+//!
 //! # A driver that breaks a rule
 //!
 //! A faulty driver harms only its own packets. The txq compares the packets that a call leaves behind with those that it was
@@ -135,7 +202,7 @@ mod adapter;
 
 pub(crate) use adapter::Concrete;
 
-pub use crate::generic::driver::{DeviceInfo, Status};
+pub use crate::generic::driver::{DeviceInfo, HandedOn, Status};
 pub use txq_core::flow::Link;
 
 /// A device's driver: describes the device and opens its txqs.
@@ -334,6 +401,34 @@ impl<'a> TxCx<'a> {
     #[inline]
     pub fn sent_all(&mut self, packets: &mut PacketList) {
         self.0.sent_all(&mut packets.0);
+    }
+
+    /// Hands a packet on: counts it as sent by this device, and returns it for the driver to send through another device, without
+    /// a copy. [`TxCounters::handed_on`](crate::TxCounters::handed_on) counts these packets.
+    ///
+    /// Call it before the packet is changed: the packet counts with its length at this call. From then on it is the other
+    /// device's, whose counters say what becomes of it. Its buffer returns to the sender that allocated it, and that sender's
+    /// credit and flow, when the other device has sent or dropped it. A drop there is one more drop of that sender
+    /// ([`Sender::dropped`](crate::Sender::dropped)).
+    #[inline]
+    pub fn hand_on(&mut self, packet: Packet) -> Packet {
+        Packet(self.0.hand_on(packet.0))
+    }
+
+    /// As [`hand_on`](TxCx::hand_on), for all packets of a list, which stay on it.
+    pub fn hand_on_all(&mut self, packets: &mut PacketList) {
+        self.0.hand_on_all(&mut packets.0);
+    }
+
+    /// Returns what was handed on so far, for a driver that wraps another with a context of its own
+    /// ([`add_handed_on`](TxCx::add_handed_on)).
+    pub fn handed_on(&self) -> HandedOn {
+        self.0.handed_on()
+    }
+
+    /// Adds what a wrapped driver has handed on in a context of its own.
+    pub fn add_handed_on(&mut self, more: HandedOn) {
+        self.0.add_handed_on(more);
     }
 
     /// Takes a packet that cannot be sent, for `reason`.

@@ -6,13 +6,23 @@
 //!
 //! And a sender that waits for room of a short queue (`txq/src/generic/datapath/marks.rs`). Mutant that it catches by lost packets: a
 //! list in front of the qdisc that may be as long in front of a short queue as in front of a long one.
+//!
+//! And a sender that awaits room for its packet (`txq/src/generic/sender/send.rs`). Mutants that it catches: a sender that asks nobody
+//! loses packets, and one that does not run the queue after it has registered sleeps for ever.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::task::{Context, Poll, Waker};
 
 use super::device::{Device, Record, assert_conserved};
 use txq::generic::netdev::NetDev;
 use txq::generic::{Room, Sender, WaitError};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::Atomic;
 use txq_core::packet::Packet;
 use txq_core::pool::{Backing, PoolConfig};
+use txq_core::sync::waiter::Waiter;
 
 fn device<A: Model>(buffers: u32) -> NetDev<A> {
     let pool = PoolConfig { buffers, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
@@ -94,6 +104,52 @@ fn has_room<A: Model>() {
     while worker.poll().is_some() {}
     drop(worker);
     assert_conserved(&dev);
+}
+
+/// Waits for a future as a thread.
+fn block_on<A: Model, T>(future: impl Future<Output = T>) -> T {
+    let waiter = Waiter::<A>::new();
+    let (waker, mut future) = (Waker::from(waiter.clone()), pin!(future));
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        waiter.sleep(None);
+    }
+}
+
+/// A sender awaits room in bytes for each packet, while a worker reaps what the ring holds and runs the queue.
+fn sends<A: Model>(packets: u64) {
+    let device = Device { record: Record::new(1), ring: Some(2), inline: false };
+    let dev: NetDev<A> = device.builder().qdisc("bfifo limit 20").build().expect("a device");
+    let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(1));
+    let done = Arc::new(A::AtomicU32::new(0));
+    let join = A::spawn(0, {
+        let done = done.clone();
+        move || {
+            for _ in 0..packets {
+                let packet = sender.alloc(8).expect("a buffer");
+                assert!(block_on::<A, _>(sender.send(packet)).is_ok());
+            }
+            assert_eq!(sender.dropped(), 0);
+            drop(sender);
+            done.store(1, Release);
+        }
+    });
+    while done.load(Acquire) == 0 {
+        worker.poll();
+        A::relax();
+    }
+    join();
+    while worker.poll().is_some() {}
+    assert_eq!(dev.stats().dropped.total(), 0);
+    drop(worker);
+    assert_conserved(&dev);
+}
+
+#[test]
+fn what_is_sent_has_room_under_shuttle() {
+    Shuttle::check(|| sends::<Shuttle>(8));
 }
 
 #[test]

@@ -127,6 +127,17 @@ impl generic::Qdisc<Native> for Custom {
         self.0.limit()
     }
 
+    fn room_for(&self, arrival: generic::Arrival<'_, Native>) -> Result<(), generic::Full> {
+        let (arrival, queued) = (arrival.and_back(), self.qlen());
+        let (packets, bytes) = (arrival.packets(), arrival.bytes());
+        if self.limit().is_some_and(|limit| queued.saturating_add(packets) > limit)
+            || !self.0.has_room(Packet::from_ref(arrival.packet), packets, bytes)
+        {
+            return Err(generic::Full { queued });
+        }
+        Ok(())
+    }
+
     fn max_packets(&self) -> Option<usize> {
         self.0.max_packets()
     }

@@ -153,6 +153,13 @@ pub trait Shortcuts {
         None
     }
 
+    /// Returns whether the qdisc has room for `packets` packets of `bytes` bytes together, which arrive in a row; `packet` is the
+    /// last of them. `Sender::send` asks before it hands a packet in, so that the packet is not lost for want of room. A qdisc
+    /// whose only limit is [`limit`](Shortcuts::limit) keeps the default: that limit is checked in any case.
+    fn has_room(&self, _packet: &Packet, _packets: usize, _bytes: u64) -> bool {
+        true
+    }
+
     /// Returns how many packets it queues at most, all together, for the size of a pool: [`limit`](Shortcuts::limit), or more
     /// if its bands have limits of their own.
     fn max_packets(&self) -> Option<usize> {

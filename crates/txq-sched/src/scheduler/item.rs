@@ -48,8 +48,8 @@ impl<'h, T> Item<'h, T> {
         Self { meta: Meta { priority, ..self.meta }, ..self }
     }
 
-    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. A qdisc with classes counts packets whose
-    /// class does not exist as `unknown_class`.
+    /// Sets the priority that names a class: `"1:10".parse()?`, or `Handle::new(1, 0x10)`. [`Handle`] says what becomes of a packet
+    /// whose class does not exist.
     pub fn class(self, class: Handle) -> Self {
         self.priority(class.priority())
     }

@@ -11,6 +11,40 @@ use std::str::FromStr;
 use super::error::ParseError;
 
 /// The name of a qdisc (`8001:`) or of a class (`1:2`).
+///
+/// # The class of a packet
+///
+/// A packet whose priority is the handle of a class belongs to that class of htb, hfsc, drr, prio and ets, before any filter is asked.
+/// tc writes both numbers in hexadecimal. So the class 1:10 is `Handle::new(1, 0x10)`, and `Handle::new(1, 10)` is 1:a.
+/// These calls name a class by its handle, and no program need compute a priority:
+///
+/// | packets of | call |
+/// |---|---|
+/// | a device | `Packet::set_class(handle)` |
+/// | a [`Scheduler`](crate::Scheduler) | [`Item::class(handle)`](crate::Item::class) |
+/// | a connection of quinn | `txq_quinn::Class::to(handle)` |
+/// | a C program | `TXQ_CLASS(1, 0x10)` as the priority |
+///
+/// A packet that names a class which does not exist goes where a packet without a class goes, as in Linux. Here the qdisc counts
+/// it: `tc -s qdisc show` has a line `unknown_class` with the number of such packets, and its JSON the key `unknown_class`. Both are
+/// left out while there are none.
+///
+/// ```
+/// use txq_sched::tc::{Handle, show_text};
+/// use txq_sched::{Item, Scheduler};
+///
+/// let mut tree = Scheduler::new("handle 1: htb default 20")?;
+/// for (class, rate) in [("1:10", "1mbit"), ("1:20", "9mbit")] {
+///     tree.tc(0, &format!("class add parent 1: classid {class} htb rate {rate}"))?;
+/// }
+/// let tenant: Handle = "1:10".parse()?;
+/// let _ = tree.enqueue(0, Item::new(100, "packet").class(tenant));
+/// assert!(!show_text(&tree.qdiscs(Default::default()), true).contains("unknown_class"));
+/// // 1:a does not exist.
+/// let _ = tree.enqueue(0, Item::new(100, "packet").class(Handle::new(1, 10)));
+/// assert!(show_text(&tree.qdiscs(Default::default()), true).contains("unknown_class 1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 

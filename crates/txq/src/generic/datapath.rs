@@ -30,6 +30,7 @@ mod lease;
 mod marks;
 mod owners;
 mod permit;
+mod room;
 mod root;
 mod selector;
 mod traced;
@@ -41,8 +42,12 @@ pub(crate) use gate::Gate;
 pub(crate) use in_hand::InHand;
 pub(crate) use lease::{Lease, Pace, Usage};
 pub(crate) use owners::OwnerRecord;
+pub(crate) use room::Asked;
 pub(crate) use root::Root;
 pub(crate) use selector::{RootSelector, Shape};
+
+/// Bound on the packets of one turn of an owner, and of one batch (`dev_tx_weight`).
+pub(crate) const QUOTA: usize = 64;
 
 /// The state of a device's data path.
 pub(crate) struct Datapath<A: Arch> {

@@ -186,6 +186,21 @@ pub struct TxCx<'a, A: Arch = Native> {
     pub clock: &'a mut Clock<A>,
     pub(crate) done: &'a mut PacketList<A>,
     pub(crate) dropped: &'a mut PacketList<A>,
+    pub(crate) handed_on: HandedOn,
+}
+
+/// Packets that a call of a driver has handed on to another device ([`TxCx::hand_on`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HandedOn {
+    pub(crate) packets: usize,
+    pub(crate) bytes: u64,
+}
+
+impl HandedOn {
+    /// Returns the number of packets.
+    pub fn packets(self) -> usize {
+        self.packets
+    }
 }
 
 impl<A: Arch> fmt::Debug for TxCx<'_, A> {
@@ -198,7 +213,35 @@ impl<'a, A: Arch> TxCx<'a, A> {
     /// Creates a context that collects sent packets in `done` and dropped packets in `dropped`. Only a driver that wraps
     /// another driver, and tests, need it.
     pub fn new(clock: &'a mut Clock<A>, done: &'a mut PacketList<A>, dropped: &'a mut PacketList<A>) -> Self {
-        Self { clock, done, dropped }
+        Self { clock, done, dropped, handed_on: HandedOn::default() }
+    }
+
+    /// Counts a packet as sent by this device and returns it, for another device to send.
+    #[inline]
+    pub fn hand_on(&mut self, mut packet: Packet<A>) -> Packet<A> {
+        self.add_handed_on(HandedOn { packets: 1, bytes: packet.len() as u64 });
+        // The other device measures its own part of the way.
+        packet.set_stamp(0);
+        packet
+    }
+
+    /// As [`hand_on`](TxCx::hand_on), for all packets of a list, which keeps them.
+    pub fn hand_on_all(&mut self, packets: &mut PacketList<A>) {
+        self.add_handed_on(HandedOn { packets: packets.len(), bytes: packets.bytes() });
+        if packets.stamped() {
+            packets.for_each_mut(|packet| packet.set_stamp(0));
+        }
+    }
+
+    /// Returns the packets handed on so far.
+    pub fn handed_on(&self) -> HandedOn {
+        self.handed_on
+    }
+
+    /// Adds the packets that a driver below this one has handed on.
+    pub fn add_handed_on(&mut self, more: HandedOn) {
+        self.handed_on.packets += more.packets;
+        self.handed_on.bytes += more.bytes;
     }
 
     /// Takes a packet that is sent; its buffer is free.

@@ -45,7 +45,7 @@ use txq_core::packet::PacketList;
 use txq_core::stats::contention::HandOff;
 use txq_sched::generic::qdisc::Verdict;
 
-use crate::generic::datapath::{Core, Ctx, Errand, Gate, Root};
+use crate::generic::datapath::{Core, Ctx, Errand, Gate, QUOTA, Root};
 use crate::generic::trace::EventKind;
 use crate::generic::transfer::Transmitted;
 use crate::generic::tuning::OWNERS_TURN;
@@ -62,9 +62,6 @@ pub(crate) use bypass::{Bypass, bypass};
 pub(crate) use direct::run_noqueue;
 pub(crate) use relay::forward;
 use unwind::InDriver;
-
-/// Bound on the packets of one turn, and of one batch (`dev_tx_weight`).
-const QUOTA: usize = 64;
 
 /// The thread that owns a [`Core`]. The defaults fit an owner for which no sender queues packets.
 pub(crate) trait Owner<A: Arch> {

@@ -22,6 +22,7 @@ mod flow;
 mod hooked;
 mod reclaim;
 mod room;
+mod send;
 mod waiting;
 
 use crate::generic::registry::SenderCounters;

@@ -178,6 +178,15 @@ impl<A: Arch> Steer<A> {
         let (priority, rx_queue) = (packet.priority(), packet.rx_queue());
         self.reader.get().pick(self.cpu, priority, rx_queue, || hash_of(packet, &self.hasher))
     }
+
+    /// As [`pick`](Steer::pick), for a packet that is not sent yet.
+    pub(crate) fn foresee(&self, packet: &Packet<A>) -> u16 {
+        let hash = || match packet.hash() {
+            0 => self.hasher.hash(&packet.dissect().keys),
+            known => known,
+        };
+        self.reader.get().pick(self.cpu, packet.priority(), packet.rx_queue(), hash)
+    }
 }
 
 /// The steering state of a sender's flows: the sender's current CPU and the current map. The sender itself may still be held

@@ -323,7 +323,8 @@ impl<A: Arch> TxQueue<A> {
     pub(crate) fn counters(&self) -> TxCounters {
         let tx_timeout = self.watched.with(|held| held.data().tx_timeout);
         let (driver_bugs, invented) = self.border.counts();
-        TxCounters { tx_timeout, driver_bugs, invented, ..self.issued.counters.get() }
+        let handed_on = self.border.handed_on.load(Relaxed);
+        TxCounters { tx_timeout, driver_bugs, invented, handed_on, ..self.issued.counters.get() }
     }
 
     /// Whether bytes are limited.

@@ -126,8 +126,8 @@ impl Sender {
     /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
     /// moment before still find room. A waiting sender continues at half the limit. Other queues (limits in bytes; bands,
     /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
-    /// halved. Without a qdisc, the txq is the queue. A sender whose packets go to several txqs waits for all that it has
-    /// used.
+    /// halved: [`send`](Sender::send) knows its packet, and waits before a loss. Without a qdisc, the txq is the queue. A sender whose
+    /// packets go to several txqs waits for all that it has used.
     ///
     /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the
     /// wait. Inside a driver, qdisc or completion the call returns at once: the queue may wait for the caller.

@@ -163,14 +163,25 @@ impl Sender {
         self.0.room_on(&flow.0).await
     }
 
-    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does, without a loss only if the qdisc's
-    /// limit counts packets and no other sender sends; returns the verdict.
+    /// Waits until the queue has room for the packet, then sends it as [`xmit`](Sender::xmit) does: the only sender of a device
+    /// loses no packet for want of room, whatever the limits of its qdiscs count. Returns the verdict.
     ///
-    /// The packet has its buffer and its credit already. A limit in bytes (tbf, bfifo), or one for each band or flow, is not known to be
-    /// reached before it refuses a packet: that packet is lost, and the next call waits until the backlog has halved. If other senders
-    /// send at the same time, the room may be used up when the packet arrives. The verdict, and [`dropped`](Sender::dropped), say so.
+    /// Limits in packets, bytes and memory hold the sender, of the qdisc, of its bands, classes and flows. The packet waits for
+    /// the queue that it would join: a full class holds no packet of another class. It has its buffer and its credit already.
     ///
-    /// Dropping the future before it is complete drops the packet, and sends nothing.
+    /// These packets are lost, and the verdict or [`dropped`](Sender::dropped) says so:
+    ///
+    /// - A packet for which another sender has used up the room meanwhile.
+    /// - A packet that does not fit into the empty queue, because it is longer than the limit.
+    /// - A packet that a law drops (RED, CoDel, PIE, a policer, netem's loss): more room would not help.
+    /// - A packet that netem passes on, after its delay, to a qdisc below that is full then.
+    /// - A packet to which a filter of `egress` gives another priority or txq: the sender asks about the old one.
+    /// - A packet that the driver refuses where there is no qdisc (noqueue) to put it back.
+    ///
+    /// A [qdisc of the program's own](crate::qdisc::Shortcuts::has_room) says whether it has room.
+    ///
+    /// Dropping the future before it is complete drops the packet, and sends nothing. A packet with segments, for a device that
+    /// does not cut them, is sent segment by segment, so that some may have been sent then.
     ///
     /// # Errors
     /// [`SendError`] returns the packet if the device is down or has ended.
@@ -186,11 +197,13 @@ impl Sender {
         self.0.send_on(&mut flow.0, packet.0).await.map_err(SendError::of)
     }
 
-    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)). A list of more
-    /// packets than the queue has room for loses the rest.
+    /// As [`send`](Sender::send), for a list ([`xmit_batch`](Sender::xmit_batch)): sends as many packets at a time as have room,
+    /// until the list is empty. Returns [`Verdict::Congested`] if some packets were dropped and some were not.
+    ///
+    /// Dropping the future before it is complete leaves the packets that were not sent on the list.
     ///
     /// # Errors
-    /// [`WaitError::Down`] and [`WaitError::Gone`]; the list keeps its packets.
+    /// [`WaitError::Down`] and [`WaitError::Gone`]; the list keeps the packets that were not sent.
     pub async fn send_batch(&mut self, batch: &mut PacketList) -> Result<Verdict, WaitError> {
         self.0.send_batch(&mut batch.0).await
     }

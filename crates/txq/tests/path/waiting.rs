@@ -23,7 +23,7 @@ fn builder(wires: &Wires, buffers: u32) -> Builder {
 }
 
 /// The plainest executor: a thread that parks.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Parked(thread::Thread);
     impl Wake for Parked {
         fn wake(self: Arc<Self>) {

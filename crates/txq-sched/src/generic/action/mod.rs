@@ -268,6 +268,18 @@ impl Actions {
         control
     }
 
+    /// Returns how a packet would go on if it were here now: [`run`](Actions::run) without an effect.
+    pub(crate) fn foresee(&self, packet: &impl Target) -> Control {
+        let decides = |action: &Action| match &action.kind {
+            Kind::Gact(control) => *control,
+            Kind::Police(police) => police.foresee(packet.len().0, packet.now()),
+            Kind::Skbedit(edit) => edit.control,
+            Kind::Mirred(mirred) => mirred.control,
+        };
+        let control = self.list.iter().map(decides).find(|&control| control != Control::Pipe);
+        control.unwrap_or(if self.list.is_empty() { Control::Continue } else { Control::Pipe })
+    }
+
     /// Returns whether they are the old `police` of a filter.
     pub(crate) fn is_old(&self) -> bool {
         self.old

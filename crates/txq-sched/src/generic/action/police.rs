@@ -236,14 +236,7 @@ impl Police {
 
     /// Takes a packet's tokens if there are enough; returns the decision, and whether the packet conforms.
     pub(super) fn meter(&self, bytes: u64, now: Nanos) -> (Control, bool) {
-        let passed = now.saturating_sub(self.filled.get().unwrap_or(now));
-        let after = |bucket: &Option<Bucket>, len| {
-            bucket.as_ref().map_or(Some(0), |bucket| bucket.after(passed, bucket.rate.time(len)))
-        };
-        let tokens = (bytes <= u64::from(self.mtu))
-            .then(|| Some((after(&self.bucket, bytes)?, after(&self.peak, bytes)?, after(&self.packets, 1)?)))
-            .flatten();
-        let Some((of_rate, of_peak, of_packets)) = tokens else {
+        let Some([of_rate, of_peak, of_packets]) = self.tokens_after(bytes, now) else {
             return (self.exceed, false);
         };
         self.filled.set(Some(now));
@@ -254,6 +247,23 @@ impl Police {
             }
         }
         (self.conform, true)
+    }
+
+    /// Returns how a packet of `bytes` would go on at `now`.
+    pub(super) fn foresee(&self, bytes: u64, now: Nanos) -> Control {
+        if self.tokens_after(bytes, now).is_some() { self.conform } else { self.exceed }
+    }
+
+    /// Returns the tokens of all buckets after a packet, or `None` if it exceeds.
+    fn tokens_after(&self, bytes: u64, now: Nanos) -> Option<[Nanos; 3]> {
+        let passed = now.saturating_sub(self.filled.get().unwrap_or(now));
+        let after = |bucket: &Option<Bucket>, len| {
+            bucket.as_ref().map_or(Some(0), |bucket| bucket.after(passed, bucket.rate.time(len)))
+        };
+        if bytes > u64::from(self.mtu) {
+            return None;
+        }
+        Some([after(&self.bucket, bytes)?, after(&self.peak, bytes)?, after(&self.packets, 1)?])
     }
 
     fn controls(&self) -> String {

@@ -25,6 +25,8 @@ pub(super) struct Frame<'p, A: Arch> {
     clock: RefCell<&'p mut Clock<A>>,
     /// What actions have changed so far.
     pub(super) effects: Cell<Effects>,
+    /// Whether the packet is not here yet: no rule counts it, and no action runs.
+    foreseen: bool,
 }
 
 impl<'p, A: Arch> Frame<'p, A> {
@@ -35,6 +37,19 @@ impl<'p, A: Arch> Frame<'p, A> {
             key: OnceCell::new(),
             clock: RefCell::new(clock),
             effects: Cell::new(Effects::default()),
+            foreseen: false,
+        }
+    }
+
+    /// As [`new`](Frame::new), for a packet that is not here yet.
+    pub(super) fn foreseen(packet: &'p Packet<A>, clock: &'p mut Clock<A>) -> Self {
+        Self { foreseen: true, ..Self::new(packet, clock) }
+    }
+
+    /// Adds to a rule's counter of hits.
+    pub(super) fn count(&self, hits: &Cell<u64>, n: u32) {
+        if !self.foreseen {
+            hits.set(hits.get().wrapping_add(n.into()));
         }
     }
 
@@ -52,7 +67,7 @@ impl<'p, A: Arch> Frame<'p, A> {
         if actions.is_empty() {
             return Some(class);
         }
-        match actions.run(self) {
+        match if self.foreseen { actions.foresee(self) } else { actions.run(self) } {
             Control::Ok | Control::Pipe => Some(class),
             Control::Drop => Some(Choice::Drop),
             Control::Reclassify => Some(Choice::Again),

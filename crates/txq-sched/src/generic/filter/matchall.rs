@@ -63,7 +63,7 @@ impl Matchall {
     #[inline]
     pub(super) fn classify<A: Arch>(&self, frame: &Frame<'_, A>) -> Option<Choice> {
         let rule = self.rule.as_ref()?;
-        self.hits.set(self.hits.get().wrapping_add(frame.packet.segs().into()));
+        frame.count(&self.hits, frame.packet.segs());
         frame.choose(rule.classid, &rule.actions)
     }
 

@@ -219,6 +219,22 @@ impl<A: Arch> Filters<A> {
         self.choose(&Frame::new(packet, clock))
     }
 
+    /// Returns what [`classify`](Filters::classify) would choose for a packet that is not here yet: counts nothing, and runs no action.
+    pub(crate) fn foresee(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<Choice> {
+        if self.is_empty() {
+            return None;
+        }
+        self.choose(&Frame::foreseen(packet, clock))
+    }
+
+    /// As [`class_of`](Filters::class_of), for a packet that is not here yet.
+    pub(crate) fn foresee_class(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<Handle> {
+        match self.foresee(packet, clock)? {
+            Choice::Class(class) => Some(class),
+            _ => None,
+        }
+    }
+
     /// As [`classify`](Filters::classify), for a qdisc that drops packets without a class.
     pub(crate) fn class_of(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<Handle> {
         match self.classify(packet, clock)? {

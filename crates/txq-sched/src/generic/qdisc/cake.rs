@@ -84,7 +84,7 @@ use crate::generic::qdisc::cake_mq;
 use crate::generic::qdisc::child::Classes;
 use crate::generic::qdisc::random::{Rng, seed};
 use crate::generic::qdisc::segment::segment;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 use autorate::Arrivals;
@@ -419,6 +419,12 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         self.tins.iter_mut().for_each(|tin| tin.next = fine(now));
         self.shed(0, now, cx);
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let arrival = if self.params.split_gso { arrival.cut() } else { arrival };
+        let memory = self.memory() + arrival.bytes() + arrival.packets() as u64 * DESCRIPTOR;
+        arrival.if_room(memory <= self.memory_limit, self.len)
     }
 
     fn qlen(&self) -> usize {

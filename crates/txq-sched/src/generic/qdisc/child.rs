@@ -16,7 +16,7 @@ use txq_core::stats::latency::Latency;
 use crate::generic::qdisc::limited::Limited;
 use crate::generic::qdisc::pfifo::Packets;
 use crate::generic::qdisc::rates::Rates;
-use crate::generic::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 /// The packets queued in a parent's children, and the packets that the children dropped.
@@ -170,6 +170,11 @@ impl<A: Arch> Child<A> {
     pub fn enqueue_batch(&mut self, batch: &mut PacketList<A>, total: &mut Total, cx: &mut Cx<'_, A>) {
         call!(self.leaf, enqueue_batch(batch, cx));
         self.settle(total);
+    }
+
+    /// As [`Qdisc::room_for`].
+    pub(crate) fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        self.qdisc().room_for(arrival)
     }
 
     /// Returns the packet that the next dequeue returns first; `None` if the child has no packet to send now. If the qdisc

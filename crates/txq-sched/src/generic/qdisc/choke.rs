@@ -235,6 +235,10 @@ impl<A: Arch> Qdisc<A> for Choke<A> {
         Ok(())
     }
 
+    fn has_one_limit(&self) -> bool {
+        true
+    }
+
     fn qlen(&self) -> usize {
         self.queue.len()
     }

@@ -139,6 +139,10 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         Ok(())
     }
 
+    fn has_one_limit(&self) -> bool {
+        true
+    }
+
     fn qlen(&self) -> usize {
         self.queue.len()
     }

@@ -41,7 +41,7 @@ use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
 use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::{Ticket, Wheel};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax = Syntax { kind: "drr", words: &[], usage: "Usage: ... drr", wording: Wording::Plain };
@@ -283,6 +283,14 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     /// Accepts a change without options, as tc does; there are none.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         words.options(&SYNTAX).end()
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let class = self.classes.named(Handle(arrival.packet.priority()), self.handle).or_else(|| {
+            let class = self.filters.foresee_class(arrival.packet, arrival.clock)?;
+            self.classes.named(class, self.handle)
+        });
+        class.map_or(Ok(()), |id| self.classes[id].leaf.room_for(arrival))
     }
 
     fn qlen(&self) -> usize {

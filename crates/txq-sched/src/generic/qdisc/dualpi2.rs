@@ -60,7 +60,7 @@ use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::flows::DESCRIPTOR;
 use crate::generic::qdisc::random::{Rng, seed};
 use crate::generic::qdisc::segment::enqueue_segments;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, ecn};
 use crate::tc::{Handle, Options, ParseError, Style, Words, general_json};
 
 use law::{Law, happens};
@@ -348,6 +348,13 @@ impl<A: Arch> Qdisc<A> for DualPi2<A> {
             let _ = self.drop(held.packet, DropReason::QdiscOverlimit, cx);
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let arrival = if self.params.split_gso { arrival.cut() } else { arrival };
+        let memory = self.memory() + arrival.bytes() + arrival.packets() as u64 * DESCRIPTOR;
+        arrival.within(self.len(), self.params.limit as usize)?;
+        arrival.if_room(memory <= self.params.memory_limit.into(), self.len())
     }
 
     fn qlen(&self) -> usize {

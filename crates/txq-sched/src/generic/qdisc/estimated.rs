@@ -11,7 +11,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::generic::qdisc::inner::calls_of_inner;
-use crate::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Cx, Full, Qdisc, Verdict};
 use crate::tc::{Estimator, Rate, SentRate, Stab};
 
 /// Intervals that one call makes up for: after so many the average is that of an idle qdisc.
@@ -112,6 +112,10 @@ impl<A: Arch> Qdisc<A> for Estimated<A> {
 
     fn front(&self) -> Option<&Packet<A>> {
         self.inner.front()
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        self.inner.room_for(arrival)
     }
 
     fn rate(&self) -> Option<SentRate> {

@@ -38,7 +38,7 @@ use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::priomap;
 use crate::generic::qdisc::runs::{self, refuse};
 use crate::generic::qdisc::unknown::UnknownClass;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 use params::Params;
@@ -207,6 +207,12 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
         self.params = params;
         (0..bands).for_each(|band| self.look_at(band));
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let bands = (&self.params.map, self.bands.len());
+        let band = priomap::foresee(arrival.packet, arrival.clock, self.handle, &self.filters, bands);
+        band.map_or(Ok(()), |band| self.bands[band].leaf.room_for(arrival))
     }
 
     fn qlen(&self) -> usize {

@@ -175,7 +175,12 @@ impl<A: Arch, L: Default> Flows<A, L> {
 
     /// Returns the bytes that all packets take of a limit on memory.
     pub(super) fn memory(&self) -> u64 {
-        self.bytes + self.len as u64 * DESCRIPTOR
+        self.memory_with(0, 0)
+    }
+
+    /// As [`memory`](Flows::memory), with so many packets and bytes more.
+    pub(super) fn memory_with(&self, packets: usize, bytes: u64) -> u64 {
+        self.bytes + bytes + (self.len + packets) as u64 * DESCRIPTOR
     }
 
     /// Returns the state of a flow's law, and the flow's bytes.

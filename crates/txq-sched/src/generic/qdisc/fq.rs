@@ -80,7 +80,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::qdisc::lateness::Lateness;
 use crate::generic::qdisc::random::seed;
 use crate::generic::qdisc::wheel::Wheel;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, ecn};
 use crate::tc::{Options, ParseError, Style, Words};
 
 use bands::{Bands, MANY, Turn};
@@ -404,6 +404,14 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         let params = self.params.changed(words, env)?;
         self.go_by(params, cx);
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let in_band = self.band_pkts[self.params.band(arrival.packet)];
+        arrival.within(in_band, self.params.limit as usize)?;
+        let flow = self.table.find(self.foreseen_key(arrival.packet), self.last);
+        let queued = flow.map_or(0, |id| self.table.flow(id).len as usize);
+        arrival.within(queued, self.params.flow_limit as usize)
     }
 
     fn qlen(&self) -> usize {

@@ -52,7 +52,7 @@ use crate::generic::filter::Filters;
 use crate::generic::qdisc::bypass::bypass_one_by_one;
 use crate::generic::qdisc::codel::law::{Counts, Goal, Law};
 use crate::generic::qdisc::flows::Flows;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 /// The parameters that tc can change.
@@ -220,6 +220,13 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
             self.shed(flow, |q| !q.is_full(), cx);
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let memory = self.flows.memory_with(arrival.packets(), arrival.bytes());
+        let has_room = memory <= self.params.memory_limit.into();
+        arrival.within(self.flows.len(), self.params.limit as usize)?;
+        arrival.if_room(has_room, self.flows.len())
     }
 
     fn qlen(&self) -> usize {

@@ -42,7 +42,7 @@ use crate::generic::qdisc::flows::Flows;
 use crate::generic::qdisc::fq_codel::hash;
 use crate::generic::qdisc::pie::law::{Law, MAX};
 use crate::generic::qdisc::random::{Rng, seed};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, ecn};
 use crate::tc::{Options, ParseError, Style, Words};
 
 use params::Params;
@@ -162,6 +162,13 @@ impl<A: Arch> Qdisc<A> for FqPie<A> {
             cx.drop_queued(packet, DropReason::QdiscOverlimit);
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let memory = self.flows.memory_with(arrival.packets(), arrival.bytes());
+        let has_room = memory <= self.params.memory_limit.into();
+        arrival.within(self.flows.len(), self.params.limit as usize)?;
+        arrival.if_room(has_room, self.flows.len())
     }
 
     fn qlen(&self) -> usize {

@@ -50,7 +50,7 @@ use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs;
 use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::Wheel;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 mod class;
@@ -121,13 +121,22 @@ impl<A: Arch> Hfsc<A> {
         if named.is_none() {
             self.unknown.note(class, self.handle);
         }
+        self.leaf_of(named, |filters| filters.classify(packet, clock))
+    }
+
+    /// Returns the leaf of a packet whose priority names the class `named`; `choose` asks filters.
+    fn leaf_of(
+        &self,
+        named: Option<u32>,
+        mut choose: impl FnMut(&Filters<A>) -> Option<Choice>,
+    ) -> Option<u32> {
         let is_leaf = |id: &u32| *id != ROOT && self.classes[*id].level == 0;
         if let Some(id) = named.filter(is_leaf) {
             return Some(id);
         }
         let mut filters = &self.classes[ROOT].filters;
         for _ in 0..STEPS {
-            let Some(choice) = filters.classify(packet, clock) else { break };
+            let Some(choice) = choose(filters) else { break };
             let Choice::Class(class) = choice else { return None };
             let Some(id) = self.classes.named(class, self.handle) else { break };
             if is_leaf(&id) {
@@ -274,6 +283,12 @@ impl<A: Arch> Qdisc<A> for Hfsc<A> {
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         self.default = params::parse(words)?;
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let named = self.classes.named(Handle(arrival.packet.priority()), self.handle);
+        let leaf = self.leaf_of(named, |filters| filters.foresee(arrival.packet, arrival.clock));
+        leaf.map_or(Ok(()), |id| self.classes[id].leaf.room_for(arrival))
     }
 
     fn qlen(&self) -> usize {

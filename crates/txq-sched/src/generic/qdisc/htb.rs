@@ -76,7 +76,7 @@ use crate::generic::qdisc::rates::{Rates, sent_by};
 use crate::generic::qdisc::runs::{self, refuse};
 use crate::generic::qdisc::unknown::UnknownClass;
 use crate::generic::qdisc::wheel::Wheel;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 mod buckets;
@@ -175,7 +175,9 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         if class.is_none() {
             self.unknown.note(priority, self.handle);
         }
-        class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class, clock))
+        class
+            .filter(|&id| self.is_leaf(id))
+            .or_else(|| self.filter(packet, class, |filters| filters.classify(packet, clock)))
     }
 
     #[inline]
@@ -184,8 +186,14 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     }
 
     /// Returns the leaf that the filters choose, else the default leaf, for a packet whose priority names no leaf. `class`
-    /// is the inner class that the priority names, if it names one: its filters are asked first, in place of the qdisc's.
-    fn filter(&self, packet: &Packet<A>, class: Option<u32>, clock: &mut Clock<A>) -> Option<u32> {
+    /// is the inner class that the priority names, if it names one: its filters are asked first, in place of the qdisc's. `choose`
+    /// asks filters.
+    fn filter(
+        &self,
+        packet: &Packet<A>,
+        class: Option<u32>,
+        mut choose: impl FnMut(&Filters<A>) -> Option<Choice>,
+    ) -> Option<u32> {
         let is_leaf = |id: u32| self.is_leaf(id);
         if Handle(packet.priority()) == self.handle && self.handle != Handle::UNSPEC {
             return None;
@@ -193,7 +201,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         let mut filters = class.map_or(&self.filters, |id| &self.classes[id].filters);
         // A filter may name a class further up: the bound ends such a circle.
         for _ in 0..LEVELS {
-            let named = match filters.classify(packet, clock) {
+            let named = match choose(filters) {
                 None => break,
                 Some(Choice::Class(named)) => named,
                 Some(_) => return Some(NIL),
@@ -508,6 +516,18 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             self.classes[id].buckets.rest(now);
         }
         self.lateness.wait(None);
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let packet = arrival.packet;
+        let class = self.classes.named(Handle(packet.priority()), self.handle);
+        let choose = |filters: &Filters<A>| filters.foresee(packet, arrival.clock);
+        let leaf = class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class, choose));
+        match leaf {
+            None => arrival.within(self.direct.len(), self.params.direct_qlen as usize),
+            Some(NIL) => Ok(()),
+            Some(id) => self.classes[id].leaf.as_ref().map_or(Ok(()), |leaf| leaf.room_for(arrival)),
+        }
     }
 
     fn qlen(&self) -> usize {

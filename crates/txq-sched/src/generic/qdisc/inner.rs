@@ -52,6 +52,10 @@ macro_rules! calls_of_inner {
             self.inner.limit()
         }
 
+        fn has_one_limit(&self) -> bool {
+            self.inner.has_one_limit()
+        }
+
         fn max_packets(&self) -> Option<usize> {
             self.inner.max_packets()
         }

@@ -8,7 +8,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::generic::qdisc::child::Total;
 use crate::generic::qdisc::fifo::Fifo;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Options, ParseError, Style, Syntax, Words};
 
 /// The unit of a FIFO's limit.
@@ -108,6 +108,16 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
             self.limit = limit;
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let (arrival, queued) = (arrival.and_back(), self.queue.len());
+        let (packets, bytes) = (queued + arrival.packets(), self.queue.bytes() + arrival.bytes());
+        arrival.if_room(L::within(self.limit, packets, bytes), queued)
+    }
+
+    fn has_one_limit(&self) -> bool {
+        L::packets(self.limit).is_some()
     }
 
     fn qlen(&self) -> usize {

@@ -9,6 +9,7 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod ahead;
+mod arrival;
 pub mod bfifo;
 pub mod blackhole;
 mod bypass;
@@ -82,6 +83,8 @@ use txq_core::stats::latency::Latency;
 use crate::generic::filter::Filters;
 use crate::tc::{Estimator, Handle, Options, ParseError, SentRate, Stab, Style, Words};
 
+#[doc(hidden)]
+pub use arrival::{Arrival, Full, Load};
 pub use child::{Child, Classes, Total};
 pub(crate) use child::{fixed_classes, plain_class};
 pub use cx::Cx;
@@ -243,6 +246,23 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// its senders are held when their packets are dropped as `QDISC_OVERLIMIT`, `FQ_FLOW_LIMIT` or `FQ_BAND_LIMIT`.
     fn limit(&self) -> Option<usize> {
         None
+    }
+
+    /// Returns `Ok` if the packet would cost no drop for want of room, its own or that of another packet, if it arrived now. A
+    /// drop by a law (RED, CoDel, a policer) is none for want of room.
+    ///
+    /// # Errors
+    /// [`Full`] says how many packets wait where the packet would wait. If half of them have left, it is worth to ask again.
+    #[doc(hidden)]
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        self.limit().map_or(Ok(()), |limit| arrival.within(self.qlen(), limit))
+    }
+
+    /// Returns whether [`limit`](Qdisc::limit) is the one limit of room, so that a sender which knows that the queue is not full
+    /// need not ask [`room_for`](Qdisc::room_for).
+    #[doc(hidden)]
+    fn has_one_limit(&self) -> bool {
+        false
     }
 
     /// Returns how many packets it queues at most, all together, for the size of a pool: [`limit`](Qdisc::limit), or more if

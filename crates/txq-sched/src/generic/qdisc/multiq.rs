@@ -26,7 +26,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::filter::{Choice, Filters};
 use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::runs::{self, refuse};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, default_leaf};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax =
@@ -65,7 +65,12 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 impl<A: Arch> Multiq<A> {
     /// Returns the packet's band; `None` if a filter drops it.
     fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
-        match self.filters.classify(packet, clock) {
+        self.band_of(packet, self.filters.classify(packet, clock))
+    }
+
+    /// Returns the band of a packet for which the filters have made this choice.
+    fn band_of(&self, packet: &Packet<A>, choice: Option<Choice>) -> Option<usize> {
+        match choice {
             None | Some(Choice::Class(_)) => {
                 let band = usize::from(packet.txq());
                 Some(if band < self.bands.len() { band } else { 0 })
@@ -130,6 +135,11 @@ impl<A: Arch> Qdisc<A> for Multiq<A> {
 
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         words.options(&SYNTAX).end()
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let choice = self.filters.foresee(arrival.packet, arrival.clock);
+        self.band_of(arrival.packet, choice).map_or(Ok(()), |band| self.bands[band].room_for(arrival))
     }
 
     fn qlen(&self) -> usize {

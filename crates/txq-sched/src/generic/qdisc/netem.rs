@@ -313,6 +313,10 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         Ok(())
     }
 
+    fn has_one_limit(&self) -> bool {
+        true
+    }
+
     fn qlen(&self) -> usize {
         self.waiting() + self.total.qlen
     }

@@ -20,7 +20,7 @@ use txq_core::stats::QdiscStats;
 use txq_core::stats::latency::Latency;
 
 use crate::generic::qdisc::fifo::Fifo;
-use crate::generic::qdisc::{BANDS, Band, Budget, Built, Cx, Env, NoLock, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, BANDS, Band, Budget, Built, Cx, Env, Full, NoLock, Qdisc, Verdict};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax =
@@ -123,6 +123,11 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
     fn set_tx_queue_len(&mut self, packets: u32, cx: &mut Cx<'_, A>) {
         self.limit = packets;
         self.bands.iter_mut().for_each(|b| b.trim(packets as usize, cx));
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let queued = self.bands[band(arrival.packet)].len();
+        arrival.and_back().within(queued, self.limit as usize)
     }
 
     fn qlen(&self) -> usize {

@@ -193,6 +193,10 @@ impl<A: Arch> Qdisc<A> for Pie<A> {
         Ok(())
     }
 
+    fn has_one_limit(&self) -> bool {
+        true
+    }
+
     fn qlen(&self) -> usize {
         self.queue.len()
     }

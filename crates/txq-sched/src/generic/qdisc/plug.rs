@@ -33,7 +33,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::generic::qdisc::child::Total;
 use crate::generic::qdisc::fifo::Fifo;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Options, ParseError, Size, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax = Syntax {
@@ -144,6 +144,11 @@ impl<A: Arch> Qdisc<A> for Plug<A> {
             Some(Command::Limit) => self.limit = limit.unwrap_or(self.limit),
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let has_room = self.queue.bytes() + arrival.bytes() <= self.limit.into();
+        arrival.if_room(has_room, self.queue.len())
     }
 
     fn qlen(&self) -> usize {

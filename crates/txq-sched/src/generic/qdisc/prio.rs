@@ -31,7 +31,7 @@ use crate::generic::qdisc::pfifo_fast::PRIOMAP;
 use crate::generic::qdisc::priomap;
 use crate::generic::qdisc::runs::{self, refuse};
 use crate::generic::qdisc::unknown::UnknownClass;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, default_leaf};
 use crate::tc::{Handle, Options, ParseError, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax = Syntax {
@@ -170,6 +170,12 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
         self.bands.resize_with(bands, || Child::fifo(&env));
         self.map = map;
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let bands = (&self.map, self.bands.len());
+        let band = priomap::foresee(arrival.packet, arrival.clock, self.handle, &self.filters, bands);
+        band.map_or(Ok(()), |band| self.bands[band].room_for(arrival))
     }
 
     fn qlen(&self) -> usize {

@@ -19,21 +19,60 @@ pub(super) fn band<A: Arch>(
     (map, bands): (&[u8; 16], usize),
     unknown: &mut UnknownClass,
 ) -> Option<usize> {
-    let priority = packet.priority();
+    let band = choose(packet.priority(), own, (map, bands), || filters.classify(packet, clock));
+    if let Band::Unknown(_) = band {
+        unknown.note(Handle(packet.priority()), own);
+    }
+    band.number()
+}
+
+/// Returns the band that [`band`] would choose for a packet that is not here yet.
+pub(super) fn foresee<A: Arch>(
+    packet: &Packet<A>,
+    clock: &mut Clock<A>,
+    own: Handle,
+    filters: &Filters<A>,
+    bands: (&[u8; 16], usize),
+) -> Option<usize> {
+    choose(packet.priority(), own, bands, || filters.foresee(packet, clock)).number()
+}
+
+/// The band of a packet.
+enum Band {
+    Known(usize),
+    /// Of a class that does not exist.
+    Unknown(usize),
+    Dropped,
+}
+
+impl Band {
+    fn number(self) -> Option<usize> {
+        match self {
+            Self::Known(band) | Self::Unknown(band) => Some(band),
+            Self::Dropped => None,
+        }
+    }
+}
+
+/// Chooses the band of a packet of `priority`; `classify` asks the filters.
+fn choose(
+    priority: u32,
+    own: Handle,
+    (map, bands): (&[u8; 16], usize),
+    classify: impl FnOnce() -> Option<Choice>,
+) -> Band {
     let class = Handle(priority);
     let class = match class.major() == own.major() && own != Handle::UNSPEC {
         true => Some(Choice::Class(class)),
-        false => filters.classify(packet, clock),
+        false => classify(),
     };
-    if let Some(choice) = class {
-        let Choice::Class(class) = choice else { return None };
-        // As in the kernel, a class that does not exist selects the band of priority 0.
-        let band = usize::from(class.minor()).wrapping_sub(1);
-        if band < bands {
-            return Some(band);
+    match class {
+        None => Band::Known(map[(priority & 15) as usize].into()),
+        Some(Choice::Class(class)) => {
+            let band = usize::from(class.minor()).wrapping_sub(1);
+            // As in the kernel, a class that does not exist selects the band of priority 0.
+            if band < bands { Band::Known(band) } else { Band::Unknown(map[0].into()) }
         }
-        unknown.note(Handle(priority), own);
-        return Some(map[0].into());
+        Some(_) => Band::Dropped,
     }
-    Some(map[(priority & 15) as usize].into())
 }

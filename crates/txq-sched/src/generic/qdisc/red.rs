@@ -45,7 +45,7 @@ use txq_core::stats::QdiscStats;
 use crate::generic::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::random::{Rng, seed};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc, ecn};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, build_qdisc, ecn};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 use law::{Average, Decision};
@@ -151,6 +151,10 @@ impl<A: Arch> Qdisc<A> for Red<A> {
             self.average.empty(cx.clock.now());
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        self.child.room_for(arrival)
     }
 
     fn qlen(&self) -> usize {

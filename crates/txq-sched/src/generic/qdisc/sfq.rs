@@ -56,7 +56,7 @@ use crate::generic::qdisc::child::{Child, Classes, Total};
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::random::{Rng, seed};
 use crate::generic::qdisc::red::law::{Curve, Decision};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, ecn};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Words};
 
 use params::Params;
@@ -110,15 +110,26 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 impl<A: Arch> Sfq<A> {
     /// Returns the packet's bucket; `None` if there are filters and none of them chooses one.
     fn bucket_of(&self, packet: &mut Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
-        let class = Handle(packet.priority());
+        let chosen = self.chosen(packet.priority(), |filters| filters.class_of(packet, clock));
+        chosen.unwrap_or_else(|| Some(self.hash(packet)))
+    }
+
+    /// Returns the bucket that the priority names, or the filters choose, if they choose one; `None` if the hash decides. `choose`
+    /// asks the filters.
+    fn chosen(
+        &self,
+        priority: u32,
+        choose: impl FnOnce(&Filters<A>) -> Option<Handle>,
+    ) -> Option<Option<u32>> {
+        let class = Handle(priority);
         let own = class.major() == self.handle.major() && self.handle != Handle::UNSPEC;
         if let Some(bucket) = self.bucket_of_class(class).filter(|_| own) {
-            return Some(bucket);
+            return Some(Some(bucket));
         }
         if self.filters.is_empty() {
-            return Some(self.hash(packet));
+            return None;
         }
-        self.bucket_of_class(self.filters.class_of(packet, clock)?)
+        Some(choose(&self.filters).and_then(|class| self.bucket_of_class(class)))
     }
 
     /// Returns the bucket that a class's minor number names, if there is one.
@@ -128,11 +139,12 @@ impl<A: Arch> Sfq<A> {
 
     /// Returns the bucket of a packet's hash under the present key.
     fn hash(&self, packet: &mut Packet<A>) -> u32 {
-        if packet.hash() == 0 {
-            let hash = public_hash(&packet.dissect().keys);
-            packet.set_hash(hash);
-        }
-        let mixed = Rng::new(u64::from(self.key) << 32 | u64::from(packet.hash())).next();
+        packet.set_hash(hash_of(packet));
+        self.bucket_of_hash(packet.hash())
+    }
+
+    fn bucket_of_hash(&self, hash: u32) -> u32 {
+        let mixed = Rng::new(u64::from(self.key) << 32 | u64::from(hash)).next();
         mixed & (self.params.divisor - 1)
     }
 
@@ -230,6 +242,14 @@ impl<A: Arch> Sfq<A> {
     }
 }
 
+/// Returns the packet's hash, computed if it is not set.
+fn hash_of<A: Arch>(packet: &Packet<A>) -> u32 {
+    match packet.hash() {
+        0 => public_hash(&packet.dissect().keys),
+        hash => hash,
+    }
+}
+
 /// The curve of slots without RED, which is never asked.
 const NO_CURVE: Curve = Curve { min: 0, max: 0, ewma: 1, probability: 0, packet_time: 0, adaptive: false };
 
@@ -301,6 +321,25 @@ impl<A: Arch> Qdisc<A> for Sfq<A> {
             _ if !any => Ok(()),
             _ => Err(ParseError::new("Error: Change operation not supported by specified qdisc.")
                 .with_remedy("replace it instead")),
+        }
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        arrival.within(self.slots.len(), self.params.limit as usize)?;
+        let chosen = self.chosen(arrival.packet.priority(), |filters| {
+            filters.foresee_class(arrival.packet, arrival.clock)
+        });
+        let bucket = chosen.unwrap_or_else(|| Some(self.bucket_of_hash(hash_of(arrival.packet))));
+        match bucket.map(|bucket| self.slots.find(bucket)) {
+            // A filter drops it.
+            None => Ok(()),
+            Some(Some(id)) => arrival.within(self.slots.get(id).queue.len(), self.params.depth as usize),
+            Some(None) => {
+                // Those before it may be of the same flow.
+                arrival.if_room(arrival.packets() <= self.params.depth as usize, self.slots.len())?;
+                let flows = self.slots.flows() + arrival.packets();
+                arrival.if_room(flows <= self.params.flows as usize, self.slots.len())
+            }
         }
     }
 

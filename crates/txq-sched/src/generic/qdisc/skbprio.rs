@@ -20,7 +20,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax = Syntax {
@@ -153,6 +153,10 @@ impl<A: Arch> Qdisc<A> for SkbPrio<A> {
             self.refuse(packet, cx);
         }
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        arrival.within(self.len, self.limit as usize)
     }
 
     fn qlen(&self) -> usize {

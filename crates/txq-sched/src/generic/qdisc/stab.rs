@@ -11,7 +11,7 @@ use txq_core::arch::Arch;
 use txq_core::packet::{Packet, PacketList};
 
 use crate::generic::qdisc::inner::calls_of_inner;
-use crate::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
+use crate::generic::qdisc::{Arrival, Budget, Cx, Full, Qdisc, Verdict};
 use crate::tc::{SizeTable, Stab};
 
 /// A qdisc and its size table.
@@ -89,6 +89,16 @@ impl<A: Arch> Qdisc<A> for WithStab<A> {
             }
             budget.spend(1, out.bytes() - bytes);
         }
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let Some((_, table)) = &self.table else { return self.inner.room_for(arrival) };
+        if arrival.is_behind() {
+            // The lengths of those before it are not known by the table: they are asked for one at a time.
+            return Err(Full { queued: self.inner.qlen() });
+        }
+        let len = table.size(arrival.packet.own_len());
+        self.inner.room_for(arrival.of_len(len as u64))
     }
 
     fn stab(&self) -> Option<Stab> {

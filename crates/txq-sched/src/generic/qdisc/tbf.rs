@@ -42,7 +42,7 @@ use crate::generic::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::generic::qdisc::lateness::Lateness;
 use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::segment::enqueue_segments;
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, build_qdisc};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 pub(super) mod params;
@@ -201,6 +201,15 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
         self.params = params;
         self.fill();
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let is_long = arrival.packet.len() as u64 > self.longest();
+        // A packet that is too long and cannot be cut is dropped, whatever the room.
+        match is_long && arrival.packet.segs() <= 1 {
+            true => Ok(()),
+            false => self.child.room_for(if is_long { arrival.cut() } else { arrival }),
+        }
     }
 
     fn qlen(&self) -> usize {

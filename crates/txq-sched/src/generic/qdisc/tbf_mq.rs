@@ -47,7 +47,7 @@ use crate::generic::qdisc::noop::Noop;
 use crate::generic::qdisc::rate::Charge;
 use crate::generic::qdisc::segment::enqueue_segments;
 use crate::generic::qdisc::tbf::params::{Params, SHARED_SYNTAX, parse};
-use crate::generic::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
+use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, build_qdisc};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 mod purse;
@@ -273,6 +273,14 @@ impl<A: Arch> Qdisc<A> for Part<A> {
         self.purse.set_depth(params.bucket.time());
         self.refuse_long(cx);
         Ok(())
+    }
+
+    fn room_for(&self, arrival: Arrival<'_, A>) -> Result<(), Full> {
+        let is_long = arrival.packet.len() as u64 > self.longest();
+        match is_long && arrival.packet.segs() <= 1 {
+            true => Ok(()),
+            false => self.child.room_for(if is_long { arrival.cut() } else { arrival }),
+        }
     }
 
     fn qlen(&self) -> usize {

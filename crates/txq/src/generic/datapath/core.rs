@@ -39,6 +39,8 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) gate: Gate,
     /// How often in a row the owner has left the stopped txq without a poll (`run/dequeue.rs`).
     pub(crate) left_stopped: u32,
+    /// Bytes in the driver, while an owner is in it.
+    pub(crate) driven_bytes: u64,
     /// Number of purges. A batch that was in the driver during a purge is not requeued when the driver returns it.
     pub(crate) purges: u32,
     /// The owners' record; `None` until recording is first switched on.
@@ -94,6 +96,7 @@ impl<A: Arch> Core<A> {
             running: false,
             gate,
             left_stopped: 0,
+            driven_bytes: 0,
             purges: 0,
             counters: CoreCounters::default(),
             record: None,

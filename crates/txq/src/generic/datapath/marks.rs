@@ -11,6 +11,7 @@ use txq_core::drop::DropReason;
 use txq_sched::generic::qdisc::Qdisc;
 
 use crate::generic::datapath::Core;
+use crate::generic::datapath::QUOTA;
 use crate::generic::datapath::Root;
 use crate::generic::panics::Panics;
 
@@ -27,6 +28,8 @@ pub(crate) struct Marks {
     pub(crate) high: usize,
     /// The queue has room again at this backlog or less.
     pub(crate) low: usize,
+    /// How many packets of a sender certainly find room while the queue is not full: 0 if that is not known.
+    pub(crate) spare: u32,
     /// Packets dropped for want of room when a refusal was last noted.
     refused: u64,
 }
@@ -44,8 +47,15 @@ impl Marks {
 
     pub(crate) fn of<A: Arch>(qdisc: Option<&dyn Qdisc<A>>) -> Self {
         match qdisc.and_then(|qdisc| qdisc.limit()) {
-            Some(limit @ 1..) => Self { limit, high: limit - limit / 4, low: limit / 2, refused: 0 },
-            _ => Self { limit: usize::MAX, high: usize::MAX, low: 0, refused: 0 },
+            Some(limit @ 1..) => {
+                // The last quarter has room for these, for a 16th and two such batches each on the list and in the owner's hands,
+                // and for a batch that the driver gives back.
+                let spare = (limit / 8).saturating_sub(QUOTA) / 5;
+                let one = qdisc.is_some_and(|qdisc| qdisc.has_one_limit());
+                let spare = if one { u32::try_from(spare).unwrap_or(u32::MAX) } else { 0 };
+                Self { limit, high: limit - limit / 4, low: limit / 2, spare, refused: 0 }
+            }
+            _ => Self { limit: usize::MAX, high: usize::MAX, low: 0, spare: 0, refused: 0 },
         }
     }
 }

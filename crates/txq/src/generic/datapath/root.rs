@@ -31,6 +31,9 @@ pub(crate) struct Root<A: Arch> {
     /// The length from which on that list is long, in packets. Written by control operations, read by senders that wait for
     /// room; Relaxed, because a sender that looked a moment before would not see a change either.
     pub(crate) long: A::AtomicU32,
+    /// How many packets of one sender certainly find room while the queue is not full: 0 if that depends on the packets.
+    /// Written and read as `long`.
+    pub(crate) spare: A::AtomicU32,
     /// Packets dropped because the list in front of the qdisc was full. Added by any sender (Relaxed), read by `totals`.
     pub(crate) burst_drops: A::AtomicU64,
     /// The handle of its qdisc in the upper half, and in the lower half its parent; 0 while it has no qdisc. Stored by control
@@ -43,6 +46,11 @@ impl<A: Arch> Root<A> {
     /// is behind, and may find no room for all packets.
     pub(crate) fn is_behind(&self) -> bool {
         self.discipline.is_behind(self.long.load(Relaxed))
+    }
+
+    /// Returns how many packets of one sender certainly find room while the queue is not full, without a question to the qdisc.
+    pub(crate) fn spare(&self) -> usize {
+        self.spare.load(Relaxed) as usize
     }
 
     /// Drops a batch because the list in front of the qdisc has no room (`qdisc_max_burst`).
@@ -116,6 +124,7 @@ impl<A: Arch> Root<A> {
             panics.catch(|| f(core));
             core.note_limit();
             self.long.store(core.marks.long(self.max_burst), Relaxed);
+            self.spare.store(core.marks.spare, Relaxed);
         });
         hand_over.end(must_run);
         panics.raise();
@@ -135,12 +144,12 @@ impl<A: Arch> Root<A> {
 
 /// Makes a worker run a queue when dropped: at the end of a visit, and if a panic of the qdisc or the driver ends a visit, a
 /// sender's call or a run. Packets may wait that the panic has left, or that a sender has left for this owner.
-struct HandOver<'d, A: Arch>(usize, &'d Datapath<A>);
+pub(super) struct HandOver<'d, A: Arch>(pub(super) usize, pub(super) &'d Datapath<A>);
 
 impl<A: Arch> HandOver<'_, A> {
     /// Ends it without a panic: a worker runs the queue only if it must.
     #[inline]
-    fn end(self, must_run: bool) {
+    pub(super) fn end(self, must_run: bool) {
         if !must_run {
             mem::forget(self);
         }

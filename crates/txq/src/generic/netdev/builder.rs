@@ -397,13 +397,25 @@ impl<A: Arch> Builder<A> {
             let qdisc = in_force.then(|| qdiscs.next().flatten()).flatten();
             let core = Core::new(qdisc, if in_force { Gate::Open } else { Gate::Relay });
             let (max_burst, long) = (self.max_burst, core.marks.long(self.max_burst));
+            let spare = A::AtomicU32::new(core.marks.spare);
             let discipline = match (has, txq) {
                 (Shape::NoQueue, Some(txq)) => Box::new(NoQueue::new(core, txq)),
                 _ => self.discipline.build(core, max_burst),
             };
             let (fill, long) = (Fill::new(), A::AtomicU32::new(long));
             let (burst_drops, names) = (A::AtomicU64::new(0), A::AtomicU64::new(0));
-            Root { index, txq, discipline, fill, usage: Usage::new(), max_burst, long, burst_drops, names }
+            Root {
+                index,
+                txq,
+                discipline,
+                fill,
+                usage: Usage::new(),
+                max_burst,
+                long,
+                spare,
+                burst_drops,
+                names,
+            }
         };
         each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }

@@ -47,6 +47,7 @@ impl<A: Arch> Shared<A> {
         stats.accepted = self.senders.submitted();
         stats.queued = stats.queued.wrapping_add(stats.accepted).wrapping_sub(taken);
         stats.queues = self.txqs.iter().map(|txq| self.queue_stats(txq)).collect();
+        stats.handed_on = stats.queues.iter().map(|q| q.counters.handed_on).sum();
         stats.in_flight = stats.queues.iter().map(|q| u64::from(q.in_flight)).sum();
         stats
     }

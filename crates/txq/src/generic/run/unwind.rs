@@ -70,6 +70,7 @@ impl<'o, A: Arch, O: Owner<A>> InDriver<'o, A, O> {
         let core = owner.core();
         core.running = true;
         core.counters.in_driver = driven.packets;
+        core.driven_bytes = driven.batch.bytes();
         Self { owner, driven, arch: PhantomData }
     }
 }

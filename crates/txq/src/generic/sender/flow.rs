@@ -103,15 +103,21 @@ impl<A: Arch> Sender<A> {
         self.xmit_batch_on(flow, &mut batch)
     }
 
-    /// Sends packets of one flow, in order, and leaves the list empty, as [`xmit_batch`](Sender::xmit_batch) does.
-    #[inline(never)]
-    pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
-        let Some(first) = batch.front() else { return Verdict::Success };
+    /// Returns the txq for a batch of a flow that begins with `packet`.
+    #[inline]
+    pub(super) fn txq_of_flow(&mut self, flow: &mut Flow<A>, packet: &Packet<A>) -> u16 {
         let here = self.here.get_or_insert_with(|| {
             let cpu = self.pinned.unwrap_or_else(A::cpu);
             Here::new(&self.dev.steering, self.dev.hasher, self.dev.reselection, cpu)
         });
-        let txq = flow.steer(first, here, &self.dev);
+        flow.steer(packet, here, &self.dev)
+    }
+
+    /// Sends packets of one flow, in order, and leaves the list empty, as [`xmit_batch`](Sender::xmit_batch) does.
+    #[inline(never)]
+    pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
+        let Some(first) = batch.front() else { return Verdict::Success };
+        let txq = self.txq_of_flow(flow, first);
         flow.outstanding.add(batch);
         self.call(batch, |sender, batch| {
             let begun = match sender.begin(batch) {

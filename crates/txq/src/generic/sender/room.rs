@@ -38,7 +38,7 @@ pub(super) struct Waits<A: Arch> {
     /// Created at the first wait.
     waiter: Option<Arc<Waiter<A>>>,
     /// The root that holds a waker of this sender.
-    watched: Option<usize>,
+    pub(super) watched: Option<usize>,
     /// How many packets of the sender had been dropped when there was room last.
     dropped: u64,
 }
@@ -99,7 +99,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    fn poll_room_of(&mut self, txq: Option<u16>, waker: &Waker) -> Poll<Room> {
+    pub(super) fn poll_room_of(&mut self, txq: Option<u16>, waker: &Waker) -> Poll<Room> {
         loop {
             let (root, refused) = match self.look_for_room(txq) {
                 Ok(room) => {

@@ -5,7 +5,7 @@
 //! | credit ([`set_limit`](Sender::set_limit)) | [`alloc`](Sender::alloc) | [`wait_credit`](Sender::wait_credit) | [`poll_credit`](Sender::poll_credit) | [`credit`](Sender::credit) |
 //! | a buffer, and credit for it | [`alloc`](Sender::alloc) | [`wait_buffer`](Sender::wait_buffer) | [`poll_buffer`](Sender::poll_buffer) | [`buffer`](Sender::buffer) |
 //! | room in the qdisc | [`wait_room`](Sender::wait_room) with a past deadline | [`wait_room`](Sender::wait_room) | [`poll_room`](Sender::poll_room) | [`room`](Sender::room) |
-//! | room, and sends | [`xmit`](Sender::xmit) | | | [`send`](Sender::send) |
+//! | room for its packet, and sends | [`xmit`](Sender::xmit) | | | [`send`](Sender::send) |
 //!
 //! The futures need no particular executor: they use the task's [`Waker`] and nothing else. Dropping a future ends its wait. A
 //! buffer that the sender had got meanwhile goes to the next sender that waits.
@@ -22,10 +22,9 @@ use std::task::{Poll, Waker};
 
 use thiserror::Error;
 use txq_core::arch::{Arch, Nanos, Native};
-use txq_core::packet::{Packet, PacketList};
+use txq_core::packet::Packet;
 use txq_core::pool::AllocError;
 use txq_core::sync::waiter::Waiter;
-use txq_sched::generic::qdisc::Verdict;
 
 use super::{Flow, Room, Sender};
 use crate::generic::tuning::{LONGEST_NAP, RETRY};
@@ -72,7 +71,7 @@ impl<A: Arch> std::fmt::Debug for SendError<A> {
 }
 
 /// Ends the sender's waits when dropped: when a future is complete, and when it is cancelled.
-struct Waiting<'s, A: Arch>(&'s mut Sender<A>);
+pub(super) struct Waiting<'s, A: Arch>(pub(super) &'s mut Sender<A>);
 
 impl<A: Arch> Drop for Waiting<'_, A> {
     fn drop(&mut self) {
@@ -112,33 +111,6 @@ impl<A: Arch> Sender<A> {
         self.credit().await?;
         let room = self.room().await;
         self.refusal(room).map_or(Ok(()), Err)
-    }
-
-    /// Waits until the queue has room, then sends the packet as [`xmit`](Sender::xmit) does; returns the verdict.
-    pub async fn send(&mut self, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
-        let room = self.room().await;
-        match self.refusal(room) {
-            None => Ok(self.xmit(packet)),
-            Some(error) => Err(SendError { packet, error }),
-        }
-    }
-
-    /// As [`send`](Sender::send), for a packet of a flow ([`xmit_on`](Sender::xmit_on)).
-    pub async fn send_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Result<Verdict, SendError<A>> {
-        let room = self.room_on(flow).await;
-        match self.refusal(room) {
-            None => Ok(self.xmit_on(flow, packet)),
-            Some(error) => Err(SendError { packet, error }),
-        }
-    }
-
-    /// As [`send`](Sender::send), for a list, which it leaves empty ([`xmit_batch`](Sender::xmit_batch)).
-    pub async fn send_batch(&mut self, batch: &mut PacketList<A>) -> Result<Verdict, WaitError> {
-        let room = self.room().await;
-        match self.refusal(room) {
-            None => Ok(self.xmit_batch(batch)),
-            Some(error) => Err(error),
-        }
     }
 
     /// As [`buffer`](Sender::buffer), for a task that polls: if there is no buffer or no credit, registers `waker` to be
@@ -202,7 +174,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Returns why the device takes no packets, if it does not.
-    fn closed(&self) -> Option<WaitError> {
+    pub(super) fn closed(&self) -> Option<WaitError> {
         let word = self.dev.roots[self.dev.root_at(self.dev.rule(), 0)].fill.word();
         match () {
             () if self.dev.is_stopping() || word.is_gone() => self.refusal(Room::Gone),
@@ -212,7 +184,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Returns the error of a wait that has ended with `room`.
-    fn refusal(&self, room: Room) -> Option<WaitError> {
+    pub(super) fn refusal(&self, room: Room) -> Option<WaitError> {
         let device = || self.dev.info.name.clone();
         match room {
             Room::Down => Some(WaitError::Down { device: device() }),

@@ -19,6 +19,8 @@ pub struct DeviceStats {
     pub sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
+    /// Of the packets sent, those that the driver handed on to another device, which counts them as accepted.
+    pub handed_on: u64,
     /// Packets dropped, by reason. As a text and as a summand it is the number of packets.
     pub dropped: DropCounts,
     /// Packets on their way to the driver: waiting for a qdisc's owner, in a qdisc, or in a call of the driver.

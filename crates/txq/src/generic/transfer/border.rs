@@ -15,7 +15,7 @@ use txq_core::clock::Clock;
 use txq_core::packet::{Packet, PacketList};
 
 use crate::generic::datapath::Datapath;
-use crate::generic::driver::{Status, Transmit, TxCx};
+use crate::generic::driver::{HandedOn, Status, Transmit, TxCx};
 use crate::generic::tuning::{LONGEST_NAP, UNTIMED_POLL};
 use crate::generic::txqueue::{Border, DoneSide, DriverBug, DriverBugEvent, TxQueue, TxSide};
 
@@ -33,10 +33,10 @@ pub(super) struct Call<'c, A: Arch> {
 }
 
 impl<A: Arch> Call<'_, A> {
-    /// Calls the driver and returns its corrected status. Afterwards, no more packets are left, sent and dropped than were
-    /// given, and [`Status::Ok`] means that none is left.
+    /// Calls the driver and returns its corrected status, and what it has handed on. Afterwards, no more packets are left, sent,
+    /// dropped and handed on than were given, and [`Status::Ok`] means that none is left.
     #[inline]
-    pub(super) fn make(self, driver: &mut dyn Transmit<A>) -> Status {
+    pub(super) fn make(self, driver: &mut dyn Transmit<A>) -> (Status, HandedOn) {
         let given = Given { packets: self.batch.len(), last: self.batch.back().map(Packet::address) };
         let mut calling = Calling { call: self, packets: given.packets };
         let Call { batch, tx, .. } = &mut calling.call;
@@ -44,8 +44,9 @@ impl<A: Arch> Call<'_, A> {
         if calling.handed_back() > given.packets || (status == Status::Ok && !calling.call.batch.is_empty()) {
             status = calling.correct(&given, status);
         }
+        let handed_on = calling.call.tx.handed_on;
         mem::forget(calling);
-        status
+        (status, handed_on)
     }
 }
 
@@ -63,10 +64,11 @@ struct Calling<'c, A: Arch> {
 }
 
 impl<A: Arch> Calling<'_, A> {
-    /// Returns the number of packets left, sent and dropped.
+    /// Returns the number of packets left, sent, dropped and handed on.
     #[inline]
     fn handed_back(&self) -> usize {
-        self.call.batch.len() + self.call.tx.done.len() + self.call.tx.dropped.len()
+        let Call { batch, tx, .. } = &self.call;
+        batch.len() + tx.done.len() + tx.dropped.len() + tx.handed_on.packets
     }
 
     /// Removes packets that the driver has invented, and returns the status that fits the packets left.
@@ -79,6 +81,10 @@ impl<A: Arch> Calling<'_, A> {
             let end = to_free.len() + excess;
             // First the packets left that are surely not of the batch. All packets sent or dropped are freed anyway.
             cut(batch, given, excess, to_free);
+            // Packets handed on are another device's: they are only no longer counted here.
+            let left = end - to_free.len();
+            let end = end - left.min(tx.handed_on.packets);
+            tx.handed_on.packets -= left.min(tx.handed_on.packets);
             for list in [&mut *tx.done, &mut *tx.dropped, &mut **batch] {
                 list.move_front(list.len().min(end - to_free.len()), to_free);
             }

@@ -76,7 +76,7 @@ impl<A: Arch> TxQueue<A> {
         let (packets, bytes) = (batch.len(), batch.bytes());
         let mut ended = Ended::new();
         A::spend(|| Work::Drive(packets));
-        let status = self.tx.as_owner(|side| {
+        let (status, handed_on) = self.tx.as_owner(|side| {
             // SAFETY: the caller is in the driver for the root that has the seat.
             let side = unsafe { &mut *side };
             A::touch(|| &*side.driver, Memory::Driver);
@@ -85,7 +85,9 @@ impl<A: Arch> TxQueue<A> {
             let call = Call { txq: self, dev: cx.dev, batch: &mut *batch, tx, unsure, to_free };
             call.make(&mut *side.driver)
         });
-        if !batch.is_empty() || ended.len() > 0 || self.ring.load(Relaxed) == u32::MAX {
+        ended.handed_on = handed_on;
+        let ring = self.ring.load(Relaxed);
+        if !batch.is_empty() || ended.len() > 0 || handed_on.packets() > 0 || ring == u32::MAX {
             return self.passed_otherwise(root, status, (packets, bytes), batch, cx, &mut ended, drops);
         }
         // The device has kept all packets. Both lists are empty.

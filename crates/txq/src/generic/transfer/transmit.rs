@@ -10,7 +10,7 @@ use txq_core::stats::latency::Latency;
 
 use super::border::Call;
 use crate::generic::datapath::Ctx;
-use crate::generic::driver::{Status, TxCx};
+use crate::generic::driver::{HandedOn, Status, TxCx};
 use crate::generic::trace::EventKind;
 use crate::generic::tuning::RETRY;
 use crate::generic::txqueue::{Access, DRV_XOFF, LONGEST_RETRY, STACK_XOFF, TxQueue, TxSide};
@@ -27,22 +27,29 @@ pub(crate) struct Transmitted {
     pub(crate) retry: Option<Nanos>,
 }
 
-/// Packets that a driver call sent or dropped. They are freed after every lock is released.
+/// Packets that a driver call sent or dropped, which are freed after every lock is released; and how many it handed on.
 pub(super) struct Ended<A: Arch> {
     pub(super) sent: PacketList<A>,
     pub(super) dropped: PacketList<A>,
+    pub(super) handed_on: HandedOn,
 }
 
 impl<A: Arch> Ended<A> {
     #[inline]
     pub(super) fn new() -> Self {
-        Self { sent: PacketList::new(), dropped: PacketList::new() }
+        Self { sent: PacketList::new(), dropped: PacketList::new(), handed_on: HandedOn::default() }
     }
 
     /// Returns the number of packets sent or dropped.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.sent.len() + self.dropped.len()
+    }
+
+    /// Returns the number of packets that the device has not kept, of those taken.
+    #[inline]
+    fn gone(&self) -> usize {
+        self.len() + self.handed_on.packets
     }
 
     /// Frees the packets, and counts the dropped ones in `drops`.
@@ -156,11 +163,13 @@ impl<A: Arch> TxQueue<A> {
         let tx = TxCx::new(&mut cx.clock, &mut ended.sent, &mut ended.dropped);
         let (unsure, to_free) = (&mut side.unsure, &mut cx.to_free);
         let call = Call { txq: self, dev: cx.dev, batch, tx, unsure, to_free };
-        let status = call.make(&mut *side.driver);
+        let status;
+        (status, ended.handed_on) = call.make(&mut *side.driver);
         if let Some(counted) = counted {
             // 0 if the driver has kept no packet: it may have changed the lengths of those it sent.
-            let kept = packets > batch.len() + ended.len();
-            let others = batch.bytes() + ended.sent.bytes() + ended.dropped.bytes();
+            let kept = packets > batch.len() + ended.gone();
+            let gone = ended.sent.bytes() + ended.dropped.bytes() + ended.handed_on.bytes;
+            let others = batch.bytes() + gone;
             counted.kept(if kept { bytes.saturating_sub(others) as u32 } else { 0 });
         }
         self.account(side, root, status, (packets, bytes), batch, cx, ended)
@@ -182,7 +191,7 @@ impl<A: Arch> TxQueue<A> {
     ) -> Transmitted {
         let taken = packets - left.len();
         side.record_stamps(taken, ended.sent.stamped());
-        let kept = taken - ended.len();
+        let kept = taken - ended.gone();
         if kept > 0 {
             if self.ring.load(Relaxed) == u32::MAX {
                 self.keeps_without_ring(&mut side.unsure, cx.dev);
@@ -193,6 +202,9 @@ impl<A: Arch> TxQueue<A> {
         let sent = (taken - ended.dropped.len()) as u64;
         let sent_bytes = side.bytes_sent(bytes, left, &ended.dropped);
         self.issued.counters.add(sent, sent_bytes, ended.dropped.len() as u64);
+        if ended.handed_on.packets > 0 {
+            self.border.handed_on.fetch_add(ended.handed_on.packets as u64, Relaxed);
+        }
         let full = self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0);
         let stop = if full { DRV_XOFF } else { 0 } | if self.avail() < 0 { STACK_XOFF } else { 0 };
         if stop != 0 {

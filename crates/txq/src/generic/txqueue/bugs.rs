@@ -72,13 +72,16 @@ impl fmt::Display for DriverBugEvent {
 /// The hook that is called with each event.
 pub(crate) type DriverBugHook = Box<dyn Fn(&DriverBugEvent) + Send + Sync>;
 
-/// The record of a driver's bugs on a txq. While there is none, only `unreported` is accessed: the worker reads it at each
-/// reap. All accesses are relaxed: counters, and a report that the schedule's bit orders.
+/// The record of a driver's bugs on a txq, and of the packets that it hands on. While there is none, only `unreported` is accessed:
+/// the worker reads it at each reap. All accesses are relaxed: counters, and a report that the schedule's bit orders.
 pub(crate) struct Border<A: Arch> {
     /// Calls that broke each rule, by [`DriverBug`]. Incremented by the thread that finds the bug, read by all.
     pub(crate) calls: [A::AtomicU64; DriverBug::ALL.len()],
     /// Packets that were invented. Written and read as `calls`.
     pub(crate) invented: A::AtomicU64,
+    /// Packets that the driver handed on, which the counters of its packets have as well. Written and read as `calls`. Not
+    /// on the transmitter's line, which has no place left.
+    pub(crate) handed_on: A::AtomicU64,
     /// A bit for each rule that was broken and is not yet reported. Set by the thread that finds the bug, taken by the
     /// worker.
     pub(crate) unreported: A::AtomicU32,
@@ -97,6 +100,7 @@ impl<A: Arch> Border<A> {
         Self {
             calls: std::array::from_fn(|_| A::AtomicU64::new(0)),
             invented: A::AtomicU64::new(0),
+            handed_on: A::AtomicU64::new(0),
             unreported: A::AtomicU32::new(0),
             panicked: A::AtomicU32::new(0),
             completed: A::AtomicU32::new(0),

@@ -12,6 +12,8 @@ pub struct TxCounters {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of these packets, those that the driver handed on to another device ([`TxCx::hand_on`](crate::driver::TxCx::hand_on)).
+    pub handed_on: u64,
     /// Calls of the driver.
     pub batches: u64,
     /// Packets that the driver dropped.

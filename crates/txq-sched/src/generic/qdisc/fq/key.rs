@@ -26,6 +26,16 @@ impl<A: Arch> Fq<A> {
         }
     }
 
+    /// Returns the key of a packet that may have no hash yet.
+    pub(super) fn foreseen_key(&self, packet: &Packet<A>) -> u64 {
+        if packet.hash() != 0 {
+            return self.key(packet);
+        }
+        let found = packet.dissect();
+        let hash = self.hasher.hash(&found.keys);
+        if is_ip(found.ethertype) { hash.into() } else { 1 << 32 | u64::from(hash & self.params.orphan_mask) }
+    }
+
     /// Sets the packet's protocol offsets and hash from its headers.
     pub(super) fn dissect(&self, packet: &mut Packet<A>) {
         let found = packet.dissect();
