@@ -56,6 +56,7 @@ mod report;
 mod rig;
 mod shaper;
 mod shares;
+pub mod state;
 mod svg;
 mod timing;
 mod turns;
@@ -75,7 +76,7 @@ use svg::Drawing;
 use turns::Turns;
 
 pub use args::{BenchArgs, EXAMPLES};
-pub use native::{NATIVE, Native, Point, Same, native};
+pub use native::{NATIVE, Native, Point, Same, native, path_ns};
 
 /// The suite of single qdiscs.
 const QDISC: &str = "qdisc";

@@ -15,6 +15,7 @@ mod parallel;
 mod plan;
 mod points;
 mod published;
+mod qdiscs;
 mod rows;
 mod run;
 mod spread;
@@ -40,5 +41,6 @@ pub fn sim(args: &SimArgs) -> anyhow::Result<()> {
         SimCommand::Plan(args) => plan::plan(args),
         SimCommand::Cost(args) => cost::cost(args),
         SimCommand::Host(args) => host::host(args),
+        SimCommand::Qdiscs(args) => qdiscs::qdiscs(args),
     }
 }

@@ -98,6 +98,7 @@ pub mod ledger;
 pub mod lines;
 mod loads;
 pub mod machine;
+pub(crate) mod moves;
 mod one_by_one;
 mod os;
 mod pace;
@@ -110,6 +111,7 @@ mod sequence;
 #[expect(clippy::module_inception, reason = "a task of the simulator calls `sim::work` and its like")]
 pub mod sim;
 mod stack;
+pub mod state;
 mod stores;
 pub mod sweep;
 #[cfg(test)]

@@ -146,6 +146,8 @@ pub enum Work {
     Run,
     /// Packets go into the qdisc.
     Enqueue(usize),
+    /// The qdisc has dropped packets, its own or those of the call, since they went in.
+    Drop(usize),
     /// Packets come out of the qdisc.
     Dequeue(usize),
     /// A call of the driver with packets.
@@ -161,6 +163,8 @@ pub enum Memory {
     Queue,
     /// A qdisc's state that enqueue uses.
     Enqueue,
+    /// A qdisc's state that an enqueue uses to drop as many packets.
+    Drop(usize),
     /// A qdisc's state that dequeue uses.
     Dequeue,
     /// A driver's side of a ring.

@@ -58,9 +58,19 @@ pub const NATIVE: Same = Same {
     ring: rig::RING,
 };
 
+/// Flows of all senders together, through a qdisc with flows: as in the suite `crowd`.
+const FLOWS: u64 = 200;
+/// The senders through each qdisc that is asked for, and their disciplines.
+const SENDERS: [u64; 3] = [1, 2, 8];
+const THROUGH: [Discipline; 2] = [Discipline::Combine, Discipline::Spinlock];
+
 /// The times of one discipline with one number of senders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Native {
+    /// The qdisc, or the tree.
+    pub qdisc: String,
+    /// Flows of each sender.
+    pub flows: u64,
     /// The enqueue discipline.
     pub discipline: Discipline,
     /// Senders, each on a CPU of its own.
@@ -115,11 +125,46 @@ fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
     Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
 }
 
-/// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs; and one
-/// sender of the first of `NATIVE.priced` with batches. `counts` gets the number of senders and a measurement. A configuration of
+/// Returns the CPU time of a packet of one sender through each of `NATIVE.priced`, in nanoseconds: the shortest of several
+/// measurements.
+pub fn path_ns() -> anyhow::Result<[f64; 2]> {
+    const TIME: Duration = Duration::from_millis(5);
+    let lab = Lab::new(true)?;
+    let mut ns = [f64::INFINITY; 2];
+    for (discipline, best) in NATIVE.priced.into_iter().zip(&mut ns) {
+        let rig = apart(discipline, &lab.cpus[..1])?;
+        for _ in 0..100 {
+            *best = best.min(rig.measure(&lab, TIME)?.cpu_ns_per_packet.unwrap_or(f64::INFINITY));
+        }
+    }
+    Ok(ns)
+}
+
+/// Returns the configurations with a `pfifo`: all disciplines with one sender, and with two if there are two CPUs; and one sender
+/// of the first of `NATIVE.priced` with batches.
+fn plain(threads: std::ops::RangeInclusive<u64>) -> Vec<Rig> {
+    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(QDISC), threads, batch);
+    Discipline::ALL
+        .iter()
+        .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))
+        .chain([rig(NATIVE.priced[0], 1, NATIVE.batch)])
+        .collect()
+}
+
+/// Returns the configurations with a qdisc, whose senders have many flows.
+fn through(qdisc: &str) -> Vec<Rig> {
+    let rig = |discipline, threads: u64| {
+        let rig = Rig::new(discipline, Queue::text(qdisc), threads, 1);
+        Rig { flows: (FLOWS / threads) as u32, ..rig }
+    };
+    THROUGH.into_iter().flat_map(|discipline| SENDERS.map(|threads| rig(discipline, threads))).collect()
+}
+
+/// Measures configurations, each for `time` and `repeat` times: those with a `pfifo`, or with the qdiscs if there are some. `counts` gets the number of senders and a measurement. A configuration of
 /// which less than half of the measurements count is measured further, at most as often again. A signal ends the measurement
 /// early; the results until then are returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
 pub fn native(
+    qdiscs: &[String],
     time: Duration,
     repeat: usize,
     quiet: bool,
@@ -128,11 +173,12 @@ pub fn native(
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(QDISC), threads, batch);
-    let rigs = Discipline::ALL
-        .iter()
-        .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))
-        .chain([rig(NATIVE.priced[0], 1, NATIVE.batch)]);
+    let of = |qdisc: &String| through(qdisc).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>();
+    let rigs: Vec<(String, Rig)> = match qdiscs {
+        [] => plain(threads.clone()).into_iter().map(|rig| (QDISC.to_owned(), rig)).collect(),
+        qdiscs => qdiscs.iter().flat_map(of).collect(),
+    };
+    rigs.iter().try_for_each(|(_, rig)| rig.check())?;
     // Between the CPUs of the first two senders.
     let way = || match lab.cpus[..] {
         [a, b, ..] => way(a, b),
@@ -145,12 +191,14 @@ pub fn native(
     let priced = [priced(NATIVE.priced[0])?, priced(NATIVE.priced[1])?];
     let price = |threads: u64| {
         let of = |rigs: &[Rig]| {
-            anyhow::Ok(rigs[threads as usize - 1].measure(&lab, time / PRICE_PART)?.cpu_ns_per_packet)
+            let senders = (threads as usize).min(rigs.len());
+            anyhow::Ok(rigs[senders - 1].measure(&lab, time / PRICE_PART)?.cpu_ns_per_packet)
         };
         anyhow::Ok(of(&priced[0])?.zip(of(&priced[1])?))
     };
-    let key = || Key { suite: "crowd", qdisc: Some(QDISC.into()), ..Key::default() };
-    let cases: Vec<Case> = rigs.map(|rig| case(key(), rig)).collect();
+    let key = |qdisc, flows| Key { suite: "crowd", qdisc: Some(qdisc), flows: Some(flows), ..Key::default() };
+    let cases: Vec<Case> =
+        rigs.into_iter().map(|(qdisc, rig)| case(key(qdisc, rig.flows.into()), rig)).collect();
     let mut points: Vec<Vec<Point>> = vec![Vec::with_capacity(repeat); cases.len()];
     let mut turns = Turns::new(quiet, cases.len() * repeat);
     'all: for round in 0..2 * repeat {
@@ -188,7 +236,14 @@ pub fn native(
     let rows = cases.iter().zip(points).map(|(case, mut points)| {
         points.sort_by(|a, b| a.cpu_ns_per_packet.total_cmp(&b.cpu_ns_per_packet));
         let discipline = case.key.discipline.unwrap_or_default();
-        Native { discipline, threads: case.key.threads, batch: case.key.batch, points }
+        Native {
+            qdisc: case.key.qdisc.clone().unwrap_or_default(),
+            flows: case.key.flows.unwrap_or(1),
+            discipline,
+            threads: case.key.threads,
+            batch: case.key.batch,
+            points,
+        }
     });
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
 }
@@ -212,7 +267,8 @@ mod tests {
     /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
-        let rows = native(Duration::from_millis(10), 3, true, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
+        let rows =
+            native(&[], Duration::from_millis(10), 3, true, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get().min(2);
         let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads, 1));
         let mut all = Discipline::ALL.iter().flat_map(each).chain([(Discipline::Spinlock, 1, 32)]);
@@ -237,7 +293,7 @@ mod tests {
         let alone = |threads, _: &Point| threads == 1;
         // On a busy machine all points beyond the second may be missing, but not in each of many turns.
         let again = (0..20).any(|_| {
-            let rows = native(Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
+            let rows = native(&[], Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
             for Native { threads, points, .. } in &rows {
                 assert!(points.len() <= if *threads == 1 { 2 } else { 4 }, "{threads}: {}", points.len());
             }

@@ -2,6 +2,7 @@
 
 mod cost;
 mod plan;
+mod qdiscs;
 mod sweeps;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use txq_cli::common::within::Within;
 
 pub(crate) use cost::CostArgs;
 pub(crate) use plan::PlanArgs;
+pub(crate) use qdiscs::QdiscsArgs;
 pub(crate) use sweeps::{MergeArgs, Results, SweepArgs};
 
 /// The examples that help shows after the commands.
@@ -74,6 +76,9 @@ pub(crate) enum SimCommand {
     /// Compare the simulator with the machine that it runs on
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
+    /// Measure the cache lines and the time that each qdisc's code uses, and write the simulator's file
+    #[command(after_help = qdiscs::QDISCS_EXAMPLES)]
+    Qdiscs(QdiscsArgs),
 }
 
 /// The scenario, its changes, and how it is run.
@@ -244,6 +249,8 @@ const HOST_EXAMPLES: &str = "\
 Examples:
   txq sim host                                   every discipline with 1 and 2 senders, in a minute or two
   txq sim host --machine mine.toml               with what txq sim calibrate measured before
+  txq sim host --qdisc cake --qdisc fq_codel --duration 50ms --repeat 3
+                                                 two qdiscs under combine and spinlock, with 1, 2 and 8 senders
   txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .deviation]'
 
 Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire; the
@@ -263,6 +270,9 @@ pub(crate) struct HostArgs {
     /// This machine's file from txq sim calibrate: a name or a path [default: measured now]
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<String>,
+    /// Qdiscs to measure instead of a pfifo, each with 1, 2 and 8 senders of 200 flows: fq, cake, a tree; may be repeated
+    #[arg(long, value_name = "QDISC")]
+    pub(crate) qdisc: Vec<String>,
     /// Time to measure each configuration: 1s, 300ms
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     pub(crate) duration: Span,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::bench::{NATIVE, Native, Point, native};
 use crate::sim::calibrate::{self, Settings, line_way};
+use crate::sim::compare::errors::Errors;
 use crate::sim::machine::Machine;
 use anyhow::bail;
 use serde_json::json;
@@ -19,7 +20,7 @@ use txq_cli::common::tell::Tell;
 
 use super::args::HostArgs;
 use super::calibrate::failure;
-use simulated::Simulated;
+use simulated::{Simulated, Work};
 
 /// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
@@ -66,7 +67,7 @@ impl Row {
 pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let machine = machine(args)?;
     let way = |a, b| line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"));
-    let natives = native(args.duration.0, args.repeat.size(), args.quiet, is_undisturbed, way)?;
+    let natives = native(&args.qdisc, args.duration.0, args.repeat.size(), args.quiet, is_undisturbed, way)?;
     let (natives, taken) = undisturbed(natives);
     if natives.is_empty() {
         bail!(
@@ -74,10 +75,10 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         );
     }
     let row = |native: Native| {
-        let Native { discipline, threads, batch, .. } = native;
+        let work = Work::of(&native);
         let point = |point: &Point| {
             let machine = Simulated::priced(&machine, point.priced_ns)?;
-            let ns = machine.cpu_ns_per_packet(discipline, threads, batch, point.line_ns)?;
+            let ns = machine.cpu_ns_per_packet(&work, point.line_ns)?;
             anyhow::Ok((ns, (machine.hit(), machine.call())))
         };
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
@@ -95,7 +96,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
 
 /// Whether this row measures what the prices are from.
 fn is_priced(row: &Native) -> bool {
-    NATIVE.priced.contains(&row.discipline) && (row.threads, row.batch) == (1, 1)
+    row.qdisc == NATIVE.qdisc && NATIVE.priced.contains(&row.discipline) && (row.threads, row.batch) == (1, 1)
 }
 
 /// Whether others did not have the senders' CPUs during a measurement, and these were not moved.
@@ -148,6 +149,7 @@ fn line(row: &Row) -> String {
     let points: Vec<_> = points.collect();
     let median = row.native.median();
     let line = json!({
+        "qdisc": row.native.qdisc,
         "discipline": row.native.discipline.name(),
         "threads": row.native.threads,
         "batch": row.native.batch,
@@ -167,12 +169,13 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; packets through a pfifo; CPU time of all senders for a packet\n\
+        "{each} for each measurement, {} of each; packets through one qdisc; CPU time of all senders for a packet\n\
          access: the time of an access to a line in the CPU's cache, with the code around it; call: the rest of a call of xmit;\n\
          both from one sender through each of the rows \"price\", measured beside each row\n",
         args.repeat
     );
     let heads = [
+        "qdisc",
         "discipline",
         "senders",
         "batch",
@@ -190,6 +193,7 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
         let ends =
             ends.map(|(a, b)| format!("{} .. {}", number(a.cpu_ns_per_packet), number(b.cpu_ns_per_packet)));
         vec![
+            row.native.qdisc.clone(),
             row.native.discipline.to_string(),
             row.native.threads.to_string(),
             row.native.batch.to_string(),
@@ -211,6 +215,15 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
         predicted.len(),
         NEAR * 100.0
     );
+    if let Some(errors) = Errors::of(predicted.iter().map(|row| row.deviation())) {
+        let Errors { mean, median, within_two, .. } = errors;
+        let _ = writeln!(
+            text,
+            "Their mean error is {:.0} %, the median {:.0} %; {within_two} are within a factor of two.",
+            mean * 100.0,
+            median * 100.0
+        );
+    }
     if taken > 0 {
         let _ = writeln!(
             text,
@@ -240,6 +253,8 @@ mod tests {
                 price_moved,
             };
             Native {
+                qdisc: NATIVE.qdisc.to_owned(),
+                flows: 1,
                 discipline: Discipline::Combine,
                 threads,
                 batch: 1,

@@ -1,6 +1,7 @@
 //! The table of published and simulated figures.
 
 use crate::sim::compare::Row;
+use crate::sim::compare::errors::{Errors, Kind, signs};
 use txq_cli::common::table::{align, number};
 
 /// Returns a line for each figure, and one that counts those that hold. `scenarios` adds a column with the scenario.
@@ -31,7 +32,43 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     });
     let mut text = String::new();
     align(&mut text, heads, cells.collect());
-    text + "\n" + &count(rows) + "\n"
+    text.push('\n');
+    text += &count(rows);
+    text.push('\n');
+    if scenarios {
+        text += &errors(rows);
+    }
+    text
+}
+
+/// Returns the errors of the predictions by kind, and how many signs and rankings are right.
+fn errors(rows: &[Row]) -> String {
+    let mut text = String::from("\n");
+    let heads = ["", "predictions", "mean error", "median", "within 25 %", "within a factor of two"];
+    let cells = Kind::ALL.into_iter().filter_map(|kind| {
+        let errors = Errors::among(rows, kind)?;
+        Some(line(kind.name(), &errors))
+    });
+    align(&mut text, heads.map(str::to_owned).to_vec(), cells.collect());
+    let (right, all) = signs(rows);
+    if all > 0 {
+        let part = right as f64 / all as f64 * 100.0;
+        text += &format!("\nsigns and rankings: {right} of {all} are as published ({part:.0} %)\n");
+    }
+    text
+}
+
+/// Returns a row of the table of errors.
+pub(super) fn line(name: &str, errors: &Errors) -> Vec<String> {
+    let Errors { predictions, mean, median, near, within_two } = errors;
+    vec![
+        name.to_owned(),
+        predictions.to_string(),
+        format!("{:.0} %", mean * 100.0),
+        format!("{:.0} %", median * 100.0),
+        near.to_string(),
+        within_two.to_string(),
+    ]
 }
 
 /// Returns the published value, or both ends of a range.

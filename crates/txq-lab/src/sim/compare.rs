@@ -1,5 +1,7 @@
 //! Compares published with simulated figures.
 
+pub mod errors;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;

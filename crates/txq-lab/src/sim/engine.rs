@@ -22,6 +22,7 @@ use crate::sim::cache::{Lines, NONE};
 use crate::sim::footprint::Footprint;
 use crate::sim::lines::Watch;
 use crate::sim::machine::{Machine, Picos, picos};
+use crate::sim::moves::Known;
 use crate::sim::os::{Cpu, OsCosts, State, Thread};
 use crate::sim::pace::{Pace, UNIT};
 use crate::sim::prices::PriceList;
@@ -32,7 +33,7 @@ mod access;
 mod fire;
 
 pub(crate) use access::{
-    access, load_cell, load_link, read, read_now, release, store, update, write, written,
+    access, load_cell, load_link, move_lines, read, read_now, release, store, update, write, written,
 };
 
 thread_local! {
@@ -106,6 +107,8 @@ pub(crate) struct Engine {
     pub(crate) slowness: Picos,
     pub(crate) sequences: Sequences,
     pub(crate) footprint: Footprint,
+    /// The qdiscs' state, if it is known.
+    pub(crate) known: Option<Known>,
     /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
     /// Number of CPUs without a task.
@@ -157,6 +160,7 @@ impl Engine {
             lines,
             sequences: Sequences::new(cpus, machine.line.ahead),
             footprint: Footprint::default(),
+            known: None,
             rescheds: 0,
             idle: cpus,
             roaming: 0,

@@ -58,6 +58,7 @@ impl Footprint {
             Memory::Queue => self.queue,
             Memory::Enqueue => self.qdisc,
             Memory::Dequeue => self.qdisc + self.dequeue,
+            Memory::Drop(_) => 0,
             Memory::Driver => self.driver,
         }
     }

@@ -20,22 +20,29 @@ pub(crate) enum Of {
 const OBJECT: u64 = 0b10 << 62;
 const FLOW: u64 = 0b11 << 62;
 const SENDER: u64 = 0b01 << 62;
-/// Number of lines that each may have, as a power of two.
+/// Number of lines that a flow and a sender may have, as a power of two.
 pub(crate) const LINES: u32 = 4;
+/// The same of an object.
+const OBJECT_LINES: u32 = 6;
 /// Number of flows of a qdisc, as a power of two.
 const FLOWS: u32 = 14;
 
 /// Returns the keys of an object's lines, whatever lies beside it. They hold the whole address: it has 47 bits, and there is
-/// room for 58.
+/// room for 56.
 pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
     let at = std::ptr::from_ref(at).addr() as u64;
-    many(OBJECT | at << LINES, lines)
+    many(OBJECT | at << OBJECT_LINES, lines)
 }
 
 /// Returns the keys of a flow's lines in a qdisc.
 pub(crate) fn flow<T: ?Sized>(qdisc: &T, flow: u32, lines: u32) -> Range<u64> {
     let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) >> LINES;
     many(FLOW | (qdisc << FLOWS | u64::from(flow) & ((1 << FLOWS) - 1)) << LINES, lines)
+}
+
+/// Returns the key of a line of a qdisc's flows and tables, whichever flow it belongs to.
+pub(crate) fn of_qdisc<T: ?Sized>(qdisc: &T, number: u64) -> u64 {
+    flow(qdisc, (number >> LINES) as u32 | 1 << (FLOWS - 1), 1).start | number & ((1 << LINES) - 1)
 }
 
 /// Returns the keys of a sender's lines.
@@ -55,7 +62,7 @@ fn many(first: u64, lines: u32) -> Range<u64> {
 /// Returns what a key refers to.
 pub(crate) fn of(key: u64) -> Of {
     match key >> 62 {
-        0b10 => Of::Object((key & !OBJECT) >> LINES),
+        0b10 => Of::Object((key & !OBJECT) >> OBJECT_LINES),
         0b11 => Of::Flow,
         0b01 => Of::Sender,
         _ => Of::Line,
@@ -71,7 +78,7 @@ mod tests {
         let object = Box::new([0_u8; 32]);
         for part in object.iter() {
             let at = std::ptr::from_ref(part).addr() as u64;
-            assert!(super::object(part, 16).all(|key| of(key) == Of::Object(at)), "{at:#x}");
+            assert!(super::object(part, 64).all(|key| of(key) == Of::Object(at)), "{at:#x}");
         }
         assert_eq!(of(flow(&*object, 16_383, 16).end - 1), Of::Flow);
         assert_eq!(of(sender(u32::MAX >> 8, 16).end - 1), Of::Sender);
@@ -85,8 +92,8 @@ mod tests {
         let mut all: Vec<u64> =
             (0..40).flat_map(|n| qdiscs.iter().flat_map(move |q| flow(q, n, 16))).collect();
         all.extend((0..40).flat_map(|n| sender(n, 16)));
-        all.extend(qdiscs.iter().flat_map(|q| object(q, 16)));
-        all.extend(bytes.iter().flat_map(|byte| object(byte, 16)));
+        all.extend(qdiscs.iter().flat_map(|q| object(q, 64)));
+        all.extend(bytes.iter().flat_map(|byte| object(byte, 64)));
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -62,7 +62,7 @@ impl Phase {
             Work::Alloc(_) => Self::Alloc,
             Work::Free(_) => Self::Free,
             Work::Xmit | Work::Run => Self::Xmit,
-            Work::Enqueue(_) => Self::Enqueue,
+            Work::Enqueue(_) | Work::Drop(_) => Self::Enqueue,
             Work::Dequeue(_) => Self::Dequeue,
             Work::Drive(_) => Self::Drive,
             Work::Reap(_) => Self::Reap,

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use txq_core::arch::Work;
 
 use crate::sim::machine::{Picos, picos};
+use crate::sim::state::Times;
 
 /// Nanoseconds for each kind of [`Work`], for a packet unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -85,6 +86,10 @@ pub(crate) struct PriceList {
     doorbell: Picos,
     drive: Picos,
     reap: Picos,
+    /// To enqueue in one call, and to dequeue in one, beside the packets.
+    calls: [Picos; 2],
+    /// To drop a packet.
+    drop: Picos,
 }
 
 impl PriceList {
@@ -92,7 +97,21 @@ impl PriceList {
         let Prices { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap } = *prices;
         let [alloc, free, xmit, enqueue] = [alloc, free, xmit, enqueue].map(picos);
         let [dequeue, doorbell, drive, reap] = [dequeue, doorbell, drive, reap].map(picos);
-        Self { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap }
+        Self { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap, calls: [0; 2], drop: 0 }
+    }
+
+    /// Adds what a qdisc's code takes longer than that of a plain FIFO, times `scale`.
+    pub(crate) fn add(&mut self, times: &Times, plain: &Times, scale: f64) {
+        let more = |price: Picos, own: f64, plain: f64| {
+            (price as f64 + (own - plain) * scale * 1e3).max(0.0) as Picos
+        };
+        self.enqueue = more(self.enqueue, times.packet.enqueue, plain.packet.enqueue);
+        self.dequeue = more(self.dequeue, times.packet.dequeue, plain.packet.dequeue);
+        self.calls = [
+            more(0, times.call.enqueue, plain.call.enqueue),
+            more(0, times.call.dequeue, plain.call.dequeue),
+        ];
+        self.drop = more(0, times.packet.drop, plain.packet.drop);
     }
 
     pub(crate) fn of(&self, work: Work) -> Picos {
@@ -101,8 +120,9 @@ impl PriceList {
             Work::Free(n) => (self.free, n),
             Work::Xmit => (self.xmit, 1),
             Work::Run => return 0,
-            Work::Enqueue(n) => (self.enqueue, n),
-            Work::Dequeue(n) => (self.dequeue, n),
+            Work::Enqueue(n) => return self.calls[0] + self.enqueue * n as Picos,
+            Work::Dequeue(n) => return self.calls[1] + self.dequeue * n as Picos,
+            Work::Drop(n) => (self.drop, n),
             Work::Drive(n) => return self.doorbell + self.drive * n as Picos,
             Work::Reap(n) => (self.reap, n),
         };

@@ -155,6 +155,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.footprint(setup.lines);
+    world.known(setup.known);
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     world.ticket_locks(setup.ticket_locks);

@@ -212,6 +212,7 @@ pub(crate) fn spawn(
                 pinned,
                 offered_mpps,
                 write,
+                flows,
                 ref classes,
                 ..
             } => {
@@ -223,7 +224,7 @@ pub(crate) fn spawn(
                 let gap = f64::from(of) * f64::from(batch) / offered_mpps * MICROSECOND;
                 let gap = (offered_mpps > 0.0).then_some(gap as Picos);
                 let (bytes, batch) = (bytes as usize, batch as usize);
-                let udp = udp::Udp { number: n, bytes, batch, private, write, gap };
+                let udp = udp::Udp { number: n, flows, bytes, batch, private, write, gap };
                 world.spawn(task("udp", n, of, cpu, pinned), move || udp.run(&mut port, &done));
             }
             Workload::TcpRr { bytes, private, .. } => {
@@ -281,23 +282,37 @@ fn send(port: &mut Port, flow: u32, bytes: usize) -> bool {
     send_frame(port, bytes, &frame(flow))
 }
 
-/// Sends up to `n` frames of the sender's flow in one call; returns how many: 0 if there is no buffer.
-fn send_batch(port: &mut Port, flow: u32, bytes: usize, n: usize) -> usize {
+/// Sends up to `n` frames of the sender's next flows in one call; returns how many: 0 if there is no buffer.
+fn send_batch(port: &mut Port, flows: impl Fn(u32) -> u32, bytes: usize, n: usize) -> usize {
     sim::enter();
     let mut list = PacketList::new();
     let Ok(got) = port.sender.alloc_batch(n, bytes, &mut list) else { return 0 };
-    let head = frame(flow);
-    list.for_each_mut(|packet| fill(port, packet, &head));
+    let mut turns = 0..;
+    list.for_each_mut(|packet| fill(port, packet, &frame(flows(turns.next().unwrap_or(0)))));
     list.iter().for_each(|packet| port.note(packet));
     port.xmit(|sender| sender.xmit_batch(&mut list));
     got
 }
 
-/// Sends up to `n` packets as they were allocated, in one call; returns how many: 0 if there is no buffer.
-fn send_bare(port: &mut Port, bytes: usize, n: usize) -> usize {
+/// Sends up to `n` packets as they were allocated, in one call; returns how many: 0 if there is no buffer. The packets of several
+/// flows have their hashes, and headers that cost no time.
+fn send_bare(port: &mut Port, flows: Option<impl Fn(u32) -> u32>, bytes: usize, n: usize) -> usize {
     sim::enter();
     let mut list = PacketList::new();
     let Ok(got) = port.sender.alloc_batch(n, bytes, &mut list) else { return 0 };
+    if let Some(flows) = flows {
+        let mut turns = 0..;
+        list.for_each_mut(|packet| {
+            let flow = flows(turns.next().unwrap_or(0));
+            packet.set_hash((flow + 1).wrapping_mul(0x9e37_79b1) | 1);
+            if port.priority != 0 {
+                packet.set_priority(port.priority);
+            }
+            let head = frame(flow);
+            let (data, most) = (packet.data_mut(), head.len().min(bytes));
+            data[..most].copy_from_slice(&head[..most]);
+        });
+    }
     port.xmit(|sender| sender.xmit_batch(&mut list));
     got
 }

@@ -14,6 +14,7 @@ use crate::sim::ledger::Ledger;
 use crate::sim::lines::{self, LineUse};
 use crate::sim::loads::Loads;
 use crate::sim::machine::{Machine, Picos};
+use crate::sim::moves::Known;
 use crate::sim::os::{CpuUse, State, Thread};
 use crate::sim::prices::{PriceList, Prices};
 use crate::sim::queue::{Event, Target};
@@ -115,6 +116,14 @@ impl World {
     /// Sets how many lines the data plane's plain state has.
     pub fn footprint(&mut self, footprint: Footprint) {
         self.engine.footprint = footprint;
+    }
+
+    /// Sets the state of the qdiscs, and adds the time of their code to the prices.
+    pub(crate) fn known(&mut self, known: Option<Known>) {
+        self.engine.known = known;
+        if let Some(Known { times, plain, scale, .. }) = known {
+            self.engine.prices.add(times, plain, scale);
+        }
     }
 
     /// Excludes the time before `until` from the counts of CPUs and tasks.

@@ -6,6 +6,7 @@ mod leases;
 mod null;
 mod p0;
 mod proxy;
+mod qdiscs;
 mod shares;
 #[allow(dead_code, reason = "the example needs the rest")]
 mod support;

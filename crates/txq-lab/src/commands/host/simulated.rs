@@ -6,10 +6,12 @@
 //! and so does the rest of a call, which works in registers and on the stack. Batches, two senders of one queue, and the other
 //! disciplines are predicted.
 
-use crate::bench::NATIVE;
+use crate::bench::{NATIVE, Native};
 use crate::sim::Prices;
 use crate::sim::machine::Machine;
+use crate::sim::moves::Known;
 use crate::sim::scenario::{Setup, set};
+use crate::sim::state::States;
 use toml::{Table, Value};
 use txq::Discipline;
 
@@ -28,12 +30,40 @@ const TRIALS: u32 = 20;
 /// they know that they are busy.
 const TIME: f64 = 2.0;
 const WARM_UP: [f64; 2] = [0.5, 8.0];
+/// The virtual time of senders that share CPUs.
+const TIME_OF_MANY: f64 = 12.0;
+/// The CPUs that native senders have, at most.
+const CPUS: u64 = 2;
+
+/// What senders do.
+pub(super) struct Work {
+    qdisc: String,
+    flows: u64,
+    discipline: Discipline,
+    threads: u64,
+    batch: u64,
+}
+
+impl Work {
+    /// Returns what the senders of a native configuration do.
+    pub(super) fn of(native: &Native) -> Self {
+        let Native { ref qdisc, flows, discipline, threads, batch, .. } = *native;
+        Self { qdisc: qdisc.clone(), flows, discipline, threads, batch }
+    }
+
+    /// Returns senders of packets through the plain qdisc.
+    fn plain(discipline: Discipline, threads: u64, batch: u64) -> Self {
+        Self { qdisc: NATIVE.qdisc.to_owned(), flows: 1, discipline, threads, batch }
+    }
+}
 
 /// The machine, with the prices of its plain code.
 pub(super) struct Simulated {
     machine: Machine,
     /// The price of a call of xmit beside its accesses, in nanoseconds.
     call: f64,
+    /// How long code takes, as a multiple of its time where the qdiscs were measured.
+    code: f64,
 }
 
 impl Simulated {
@@ -48,10 +78,12 @@ impl Simulated {
         };
         let first = |hit| Self::with(machine, hit, 0.0).of_one(NATIVE.priced[0]);
         let hit = solve(ns[0] - ns[1], NEAR * ns[0], apart)?;
-        match ns[0] - first(hit)? {
-            call if call > 0.0 => Ok(Self::with(machine, hit, call)),
-            _ => Ok(Self::with(machine, solve(ns[0], NEAR * ns[0], first)?, 0.0)),
-        }
+        let priced = match ns[0] - first(hit)? {
+            call if call > 0.0 => Self::with(machine, hit, call),
+            _ => Self::with(machine, solve(ns[0], NEAR * ns[0], first)?, 0.0),
+        };
+        let there = States::known().path_ns;
+        Ok(Self { code: (ns[0] / there[0] + ns[1] / there[1]) / 2.0, ..priced })
     }
 
     /// Returns the machine where an access takes `hit` nanoseconds, with the code around it, and the rest of a call `call`.
@@ -59,12 +91,12 @@ impl Simulated {
         let mut machine = machine.clone();
         let access = &mut machine.access;
         (access.hit, access.hit_gap, access.rmw) = (hit, hit, access.rmw.max(hit));
-        Self { machine, call }
+        Self { machine, call, code: 1.0 }
     }
 
     /// Returns the time of a packet from one sender of single packets.
     fn of_one(&self, discipline: Discipline) -> anyhow::Result<f64> {
-        self.cpu_ns_per_packet(discipline, 1, 1, None)
+        self.cpu_ns_per_packet(&Work::plain(discipline, 1, 1), None)
     }
 
     /// Returns the time of an access, in nanoseconds.
@@ -78,39 +110,32 @@ impl Simulated {
     }
 
     /// Simulates the CPU time of a packet, with the given transfer time of a line between the CPUs.
-    pub(super) fn cpu_ns_per_packet(
-        &self,
-        discipline: Discipline,
-        threads: u64,
-        batch: u64,
-        line_ns: Option<f64>,
-    ) -> anyhow::Result<f64> {
-        let setup = self.setup(discipline, threads, batch, line_ns)?;
+    pub(super) fn cpu_ns_per_packet(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<f64> {
+        let setup = self.setup(work, line_ns)?;
         let figures = plain(&setup).map_err(anyhow::Error::msg)?;
         Ok(figures.get("cpu_ns_per_packet").copied().unwrap_or(f64::INFINITY))
     }
 
-    fn setup(
-        &self,
-        discipline: Discipline,
-        threads: u64,
-        batch: u64,
-        line_ns: Option<f64>,
-    ) -> anyhow::Result<Setup> {
+    fn setup(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<Setup> {
+        let &Work { ref qdisc, flows, discipline, threads, batch } = work;
+        // More senders than CPUs take turns by time slices.
+        let cpus = threads.min(CPUS);
+        let time = if threads > cpus { TIME_OF_MANY } else { TIME };
         let mut table = Table::new();
         let text = |text: &str| Value::String(text.to_owned());
         let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
         for (path, value) in [
             ("machine", text(BASE)),
-            ("tune", Value::Table(Table::try_from(near(&self.machine, threads as u32, line_ns))?)),
-            ("milliseconds", Value::Float(TIME)),
+            ("tune", Value::Table(Table::try_from(near(&self.machine, cpus as u32, line_ns))?)),
+            ("milliseconds", Value::Float(time)),
             ("warmup", Value::Float(WARM_UP[usize::from(threads > 1)])),
             ("overlap", Value::Boolean(true)),
             ("device.ring", whole(NATIVE.ring.into())),
             ("device.null", Value::Boolean(true)),
             ("device.completions", text("inline")),
             ("lines.driver", whole(DRIVER_LINES)),
-            ("path.qdisc", text(NATIVE.qdisc)),
+            ("path.qdisc", text(qdisc)),
+            ("workload.flows", whole(flows)),
             ("path.discipline", text(discipline.name())),
             ("path.defer_completions", Value::Boolean(true)),
             ("workload.kind", text("udp-stream")),
@@ -126,7 +151,9 @@ impl Simulated {
         }
         let setup = Setup::of(table).map_err(anyhow::Error::msg)?;
         // An access has the price of the code around it.
-        Ok(Setup { prices: Prices { xmit: self.call, ..Prices::FREE }, ..setup })
+        let prices = Prices { xmit: self.call, ..Prices::FREE };
+        let known = setup.known.map(|known| Known { scale: self.code, ..known });
+        Ok(Setup { prices, known, ..setup })
     }
 }
 
@@ -176,7 +203,8 @@ mod tests {
                 assert!((ns / goal - 1.0).abs() < 0.01, "{discipline}: {ns} {}", simulated.hit());
             }
             assert!(simulated.call() > 0.0);
-            let batches = simulated.cpu_ns_per_packet(NATIVE.priced[0], 1, NATIVE.batch, None).unwrap();
+            let batches =
+                simulated.cpu_ns_per_packet(&Work::plain(NATIVE.priced[0], 1, NATIVE.batch), None).unwrap();
             assert!(batches < goals[0] / 4.0, "{batches}");
         }
     }
@@ -193,8 +221,9 @@ mod tests {
     fn two_senders_take_longer_the_longer_a_line_takes() {
         let machine = Machine::named(BASE).unwrap();
         let simulated = Simulated::priced(&machine, [100.0, 50.0]).unwrap();
-        let [short, long] = [20.0, 1200.0]
-            .map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, 1, Some(way)).unwrap());
+        let [short, long] = [20.0, 1200.0].map(|way| {
+            simulated.cpu_ns_per_packet(&Work::plain(Discipline::Spinlock, 2, 1), Some(way)).unwrap()
+        });
         assert!(long > 1.1 * short, "{short} {long}");
     }
 

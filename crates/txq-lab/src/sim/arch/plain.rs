@@ -9,13 +9,77 @@ use super::charge;
 use crate::sim::engine::{self, Engine};
 use crate::sim::footprint::Footprint;
 use crate::sim::keys;
+use crate::sim::moves::Moves;
 use crate::sim::workload::flow_of;
 
 /// Charges the use of an object that a lock guards, by the lock holder.
 #[inline]
 pub(super) fn touch<'m, T: ?Sized + 'm>(at: impl FnOnce() -> &'m T, what: Memory) {
-    // SAFETY: the engine whose task calls.
-    charge(|e| unsafe { engine::update(e, keys::object(at(), (*e).footprint.of(what))) });
+    charge(|e| {
+        // SAFETY: the engine whose task calls.
+        let (known, lines) = unsafe { ((*e).known, (*e).footprint.of(what)) };
+        match (known, what) {
+            (Some(known), Memory::Enqueue | Memory::Dequeue | Memory::Drop(_)) => {
+                if what != Memory::Drop(0) {
+                    // SAFETY: as above.
+                    unsafe { move_qdisc(e, at(), known.moves, what) };
+                }
+            }
+            (_, Memory::Drop(_)) => {}
+            // SAFETY: as above.
+            _ => unsafe { engine::update(e, keys::object(at(), lines)) },
+        }
+    });
+}
+
+/// Charges a call of a qdisc whose state is known: its own lines, and those that a drop uses of other flows.
+///
+/// # Safety
+/// As [`engine::update`].
+unsafe fn move_qdisc<T: ?Sized>(e: *mut Engine, qdisc: &T, moves: &'static Moves, what: Memory) {
+    let first = keys::object(qdisc, 1).start;
+    // SAFETY: as the caller promises.
+    unsafe {
+        engine::move_lines(e, moves.fixed(what).iter().map(|&(at, writes)| (first + u64::from(at), writes)));
+        if let Memory::Drop(n) = what {
+            (0..n).for_each(|_| move_others(e, qdisc, moves, what));
+        }
+    }
+}
+
+/// Charges the lines of other flows and of tables that a packet's call accesses.
+///
+/// # Safety
+/// As [`engine::update`].
+unsafe fn move_others<T: ?Sized>(e: *mut Engine, qdisc: &T, moves: &'static Moves, what: Memory) {
+    // SAFETY: as the caller promises; the reference ends at once.
+    let random = || unsafe { engine::random(&mut (*e).me().random) };
+    for _ in 0..moves.others(what, random()) {
+        let line = keys::of_qdisc(qdisc, random() % u64::from(moves.among));
+        // SAFETY: as the caller promises.
+        unsafe { engine::move_lines(e, std::iter::once((line, true))) };
+    }
+}
+
+/// Charges a packet's call of a qdisc whose state is known: the lines of its flow, and others.
+///
+/// # Safety
+/// As [`engine::update`].
+unsafe fn move_flow<T: ?Sized>(e: *mut Engine, qdisc: &T, frame: &[u8], moves: &'static Moves, what: Memory) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if what == Memory::Enqueue {
+            engine::move_lines(e, keys::lines(frame.as_ptr(), moves.data).map(|key| (key, false)));
+        }
+        if let Some(flow) = flow_of(frame) {
+            let first = keys::flow(qdisc, flow, 1).start;
+            engine::move_lines(
+                e,
+                moves.flow(what).iter().map(|&(at, writes)| (first + u64::from(at), writes)),
+            );
+        }
+        move_others(e, qdisc, moves, what);
+    }
 }
 
 /// Charges a qdisc's look at the frames that it enqueues: at their senders, and at its state of their flows.
@@ -25,6 +89,15 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
 ) {
     charge(|e| {
         // SAFETY: the engine whose task calls.
+        if let Some(known) = unsafe { (*e).known } {
+            let (qdisc, frames) = qdisc_and_frames();
+            for frame in frames {
+                // SAFETY: as above.
+                unsafe { move_flow(e, qdisc, frame, known.moves, Memory::Enqueue) };
+            }
+            return;
+        }
+        // SAFETY: as above.
         let Footprint { flow: of_flow, sender, .. } = unsafe { (*e).footprint };
         if of_flow == 0 && sender == 0 {
             return;
@@ -47,6 +120,15 @@ pub(super) fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
 ) {
     charge(|e| {
         // SAFETY: the engine whose task calls.
+        if let Some(known) = unsafe { (*e).known } {
+            let (qdisc, frames) = qdisc_and_frames();
+            for frame in frames {
+                // SAFETY: as above.
+                unsafe { move_flow(e, qdisc, frame, known.moves, Memory::Dequeue) };
+            }
+            return;
+        }
+        // SAFETY: as above.
         let Footprint { flow: lines, peek, .. } = unsafe { (*e).footprint };
         if lines == 0 && peek == 0 {
             return;

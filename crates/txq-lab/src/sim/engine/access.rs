@@ -242,6 +242,40 @@ pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
     }
 }
 
+/// Uses lines of plain memory, and writes those that say so. Their addresses are known at once, and the task waits until they
+/// have arrived for it to read. A line that the CPU has costs nothing: the price of the code contains it.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+pub(crate) unsafe fn move_lines(e: *mut Engine, keys: impl Iterator<Item = (u64, bool)> + Clone) {
+    // SAFETY: as the caller promises; a new reference, after the switches.
+    let eng = unsafe {
+        sync(e);
+        &mut *e
+    };
+    let mut until = eng.now;
+    for (key, _) in keys.clone() {
+        let line = eng.lines.find(key);
+        if eng.lines.is_private(line, eng.cpu) {
+            continue;
+        }
+        if let Answer::Miss(at) = eng.ask(key, line, Kind::Load, true) {
+            until = until.max(at);
+        }
+        eng.note(line);
+    }
+    eng.spend_on_lines(until);
+    for (key, _) in keys.filter(|&(_, writes)| writes) {
+        // SAFETY: as the caller promises; the reference ends before the switch.
+        unsafe {
+            let line = (*e).lines.find(key);
+            if !(*e).lines.is_private(line, (*e).cpu) {
+                store_in_turn(e, key, line);
+            }
+        }
+    }
+}
+
 /// Stores to memory whose users take turns. The task waits only if its store buffer is full.
 ///
 /// # Safety

@@ -10,6 +10,7 @@ use txq::tc::Handle;
 
 use crate::sim::footprint::{Footprint, MOST};
 use crate::sim::machine::Scale;
+use crate::sim::moves::Known;
 use crate::sim::prices::Prices;
 
 /// One point of a scenario. Names of fields give the units of times; other times are nanoseconds.
@@ -62,7 +63,14 @@ pub struct Setup {
     /// Number of lines of the data plane's plain state.
     #[serde(default)]
     pub lines: Footprint,
+    /// The state of the qdisc, if it is known and neither `prices` nor `lines` say anything of the qdisc.
+    #[serde(skip)]
+    pub(crate) known: Option<Known>,
 }
+
+/// The fields of `prices` and `lines` that describe a qdisc.
+const OF_QDISC: [(&str, &[&str]); 2] =
+    [("prices", &["enqueue", "dequeue"]), ("lines", &["qdisc", "dequeue", "flow"])];
 
 fn one() -> u64 {
     1
@@ -148,6 +156,16 @@ pub struct Way {
     pub defer_completions: bool,
 }
 
+impl Way {
+    /// Returns the qdisc that holds packets: that of each txq, below mq.
+    fn queue(&self) -> &str {
+        match self.qdisc.split_whitespace().find(|word| *word == "mq") {
+            Some(_) => &self.default_qdisc,
+            None => &self.qdisc,
+        }
+    }
+}
+
 /// Parses the name of a discipline.
 fn discipline<'de, D: Deserializer<'de>>(from: D) -> Result<Discipline, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
@@ -223,6 +241,9 @@ pub enum Workload {
         /// Millions of packets a second that all senders hand in together, at random times; 0: as many as they can.
         #[serde(default)]
         offered_mpps: f64,
+        /// Flows of each sender, whose packets take turns.
+        #[serde(default = "one_packet")]
+        flows: u32,
         /// Whether a sender writes its packets' bytes. Otherwise it hands in each buffer as it was allocated.
         #[serde(default = "yes")]
         write: bool,
@@ -306,8 +327,17 @@ impl Setup {
     /// # Errors
     /// The error names the field and its valid values.
     pub fn of(table: Table) -> Result<Self, String> {
-        let setup: Self = table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        let sets = |(part, fields): (&str, &[&str])| {
+            let part = table.get(part).and_then(|part| part.as_table());
+            part.is_some_and(|part| fields.iter().any(|field| part.contains_key(*field)))
+        };
+        let described = OF_QDISC.into_iter().any(sets);
+        let mut setup: Self =
+            table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
         setup.check()?;
+        if !described && !setup.path.one_by_one {
+            setup.known = Known::of(setup.path.queue());
+        }
         Ok(setup)
     }
 
@@ -340,9 +370,18 @@ impl Setup {
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);
         match &self.workload {
             Workload::UdpStream {
-                senders, bytes: b, credit, batch, private, offered_mpps, classes, ..
+                senders,
+                bytes: b,
+                credit,
+                batch,
+                private,
+                offered_mpps,
+                classes,
+                flows,
+                ..
             } => {
                 many("senders", *senders)?;
+                many("flows", *flows)?;
                 within("the number of workload.classes", classes.len() as f64, 0.0, (*senders).into())?;
                 within("workload.offered_mpps", *offered_mpps, 0.0, 1e5)?;
                 within("workload.credit", *credit as f64, 1.0, 1e6)?;

@@ -7,10 +7,15 @@ use crate::sim::arch::Sim;
 use crate::sim::machine::Picos;
 use crate::sim::sim;
 
+/// How much later than asked a sleep ends: Linux's default (`PR_SET_TIMERSLACK`). The packets due until then follow at once.
+const SLACK: Picos = 50_000_000;
+
 /// A sender.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Udp {
     pub(super) number: u32,
+    /// Number of its flows.
+    pub(super) flows: u32,
     pub(super) bytes: usize,
     /// Number of packets per call.
     pub(super) batch: usize,
@@ -24,12 +29,13 @@ pub(super) struct Udp {
 impl Udp {
     pub(super) fn run(self, port: &mut Port, done: &Done) {
         let mut due = sim::now();
+        let mut sent = 0_u32;
         loop {
             if let Some(gap) = self.gap {
                 // Uniform, so that the gaps are the same on every machine, whose logarithms differ.
                 due += (sim::random() >> 11) % (2 * gap).max(1);
                 if due > sim::now() {
-                    sim::sleep_until(due);
+                    sim::sleep_until(due + SLACK);
                 }
             }
             work(self.private * self.batch as f64);
@@ -38,11 +44,14 @@ impl Udp {
             }
             let mut left = self.batch;
             while left > 0 {
-                left -= match left {
-                    _ if !self.write => send_bare(port, self.bytes, left),
-                    1 => usize::from(send(port, self.number, self.bytes)),
-                    _ => send_batch(port, self.number, self.bytes, left),
+                let flow = |turn: u32| self.number * self.flows + sent.wrapping_add(turn) % self.flows;
+                let got = match left {
+                    _ if !self.write => send_bare(port, (self.flows > 1).then_some(flow), self.bytes, left),
+                    1 => usize::from(send(port, flow(0), self.bytes)),
+                    _ => send_batch(port, flow, self.bytes, left),
                 };
+                sent = sent.wrapping_add(got as u32);
+                left -= got;
                 if left > 0 && !port.sender.wait_credit(None) {
                     // The send buffer has room, so the pool is empty.
                     Sim::relax();

@@ -29,12 +29,14 @@ impl<A: Arch> Core<A> {
         let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
         let mut qcx = cx.for_qdisc(counters);
         let qdisc = &mut **qdisc.as_mut().expect("noqueue enqueues nothing");
+        let mut dropped = 0;
         let verdict = if n == 1 {
+            let before = qcx.to_free();
             let verdict = qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx);
+            dropped += qcx.to_free() - before;
             qcx.enqueue_copies(qdisc);
             verdict
         } else {
-            let mut dropped = 0;
             while !batch.is_empty() {
                 let before = qcx.to_free();
                 qdisc.enqueue_batch(batch, &mut qcx);
@@ -48,6 +50,8 @@ impl<A: Arch> Core<A> {
             }
         };
         mem::forget(in_qdisc);
+        A::spend(|| Work::Drop(dropped));
+        A::touch(|| self.qdisc(), Memory::Drop(dropped));
         if verdict != Verdict::Success {
             self.note_refusal(root);
         }
