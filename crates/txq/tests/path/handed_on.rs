@@ -70,7 +70,7 @@ impl Complete for Kept {
 }
 
 impl Half {
-    /// Encrypts, as it were: the packet grows in place.
+    /// Grows the packet in place, as encryption does.
     fn grow(packet: &mut Packet) {
         packet.put(16).expect("tail room").fill(1);
     }
