@@ -210,7 +210,7 @@ impl Shaper {
             (_, Built::Parts(parts) | Built::Replicas(parts)) => parts,
             _ => bail!("{} has no packets of its own", self.kind),
         };
-        let config = Config { env, packets: 1024, header: 1 };
+        let config = Config { env, packets: 1024, header: 1, ..Config::default() };
         let mut parts: Vec<_> =
             parts.into_iter().map(|part| Scheduler::of_part(part, &config)).collect::<Result<_, _>>()?;
         for part in &mut parts {
