@@ -13,11 +13,15 @@ use std::time::Duration;
 use crate::common::rate::Rate;
 use crate::common::within::Within;
 use anyhow::ensure;
+use txq::NetDev;
 use txq::flow::public_hash;
 use txq::xps::reciprocal_scale;
+use txq_control::tc;
 use txq_device::capture::Capture;
 
 use crate::args::ReplayArgs;
+use crate::config::{self, Ways};
+use crate::control;
 use crate::device::{self, Reception, Use};
 use crate::pace::Schedule;
 use crate::pump::{Count, Frame, Source, pump};
@@ -53,7 +57,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     config.xps = args.xps.clone();
     // A replay always keeps the order of its flows.
     config.txq_reselection_ms = Some(Within::of(0));
-    config.qdisc = args.qdisc.clone();
+    let way = Ways::of(args.preset.as_deref(), args.qdisc.as_ref(), None)?.up;
+    config::apply_way(way.as_deref(), &mut config);
     config.default_qdisc = args.default_qdisc.clone();
     config.discipline = args.discipline;
     config.pool.buffers = args.buffers;
@@ -77,7 +82,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         args.max_gap.map(|gap| gap.0),
     );
     let device = Device {
-        dev: device::start(&config, used)?,
+        dev: started(&config, used)?,
         discipline: args.discipline.unwrap_or_default(),
         asked: asked(&recording, args.rate, schedule.as_ref()),
     };
@@ -103,6 +108,13 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let (report, closed) = session::run(vec![device], jobs, duration, args.output.quiet, None)?;
     report::print(&report, args.output)?;
     closed
+}
+
+/// Opens the device, with the qdiscs below its root.
+fn started(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
+    let dev = device::start(config, used)?;
+    config.tc.iter().try_for_each(|command| tc::apply(&dev, command)).map_err(control::failed)?;
+    Ok(dev)
 }
 
 /// Refuses an output file that is the capture itself.
