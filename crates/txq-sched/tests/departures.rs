@@ -36,6 +36,7 @@ const TREES: &[(&str, u64)] = &[
         0xf28e_74fb_bc11_fa0e,
     ),
     ("netem delay 10ms 9ms distribution normal loss random 3% 25% ecn slot 1ms 4ms", 0xe409_1e81_b3a1_5d0a),
+    ("trace ./tests/links/train.csv limit 60", 0x91d2_d7d3_3394_b64e),
     ("etf clockid CLOCK_TAI delta 100000 deadline_mode", 0x80a2_6cda_2fc8_5cd5),
     ("fq flow_limit 20 maxrate 2mbit", 0x237c_6712_b203_7f6e),
     ("cake bandwidth 8mbit diffserv4 ack-filter rtt 20ms", 0x0afe_c1f6_89f7_7fe0),
@@ -209,7 +210,8 @@ fn every_kind_is_in_the_table_or_needs_a_device() {
 #[test]
 fn another_seed_decides_otherwise() {
     for (text, _) in TREES {
-        let draws = ["fq_pie", "netem", "choke", "pie", "dualpi2", "red", "sfq"].contains(&kind_of(text));
+        let draws =
+            ["fq_pie", "netem", "trace", "choke", "pie", "dualpi2", "red", "sfq"].contains(&kind_of(text));
         let differs = departures(text, SEED) != departures(text, SEED + 1);
         if draws {
             assert!(differs, "{text} does not depend on the seed");
