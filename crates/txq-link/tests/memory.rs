@@ -6,7 +6,7 @@ use txq_link::{Direction, Link, Packet};
 
 const MOST: usize = 400_000_000;
 
-/// 10,000 links take 400 MB at most, each with packets under way.
+/// 10,000 new links take 400 MB at most, and half as much again with packets under way in each.
 #[test]
 fn ten_thousand_links_take_little() {
     let resident = || {
@@ -26,6 +26,5 @@ fn ten_thousand_links_take_little() {
     let busy = resident() - before;
     println!("{} MB, {} MB with four packets in each", empty / 1_000_000, busy / 1_000_000);
     assert!(empty <= MOST, "{empty}");
-    // In a debug build each packet's descriptor is twice as large, because it is checked.
-    assert!(busy <= MOST || cfg!(debug_assertions), "{busy}");
+    assert!(busy <= MOST * 3 / 2, "{busy}");
 }
