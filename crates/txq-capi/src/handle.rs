@@ -78,10 +78,10 @@ impl<T: Value> Handle<T> {
         if let Err(state) = handle.state.compare_exchange(FREE, IN_USE, Acquire, Relaxed) {
             return Err(refused(state, T::NAME));
         }
-        let turn = Turn(&handle.state);
-        // SAFETY: `IN_USE` is this call's until `turn` ends, so there is no other reference.
+        let call = CallUse(&handle.state);
+        // SAFETY: `IN_USE` is this call's until `call` ends, so there is no other reference.
         let result = f(unsafe { &mut *handle.value.get() });
-        turn.end();
+        call.end();
         result
     }
 
@@ -129,9 +129,9 @@ fn refused(state: u32, name: &str) -> Error {
 }
 
 /// A call's use of a handle.
-struct Turn<'a>(&'a AtomicU32);
+struct CallUse<'a>(&'a AtomicU32);
 
-impl Turn<'_> {
+impl CallUse<'_> {
     #[inline]
     fn end(self) {
         // Release: pairs with the acquire of the next call.
@@ -140,7 +140,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CallUse<'_> {
     /// Only a panic comes here.
     fn drop(&mut self) {
         self.0.store(BROKEN, Release);

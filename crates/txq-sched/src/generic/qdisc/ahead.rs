@@ -8,7 +8,7 @@
 use txq_core::arch::Nanos;
 
 /// How long tokens taken ahead are kept, at most; a quarter of the depth of a bucket that is less deep.
-const KEEP: Nanos = 1_000_000;
+const LONGEST_AHEAD: Nanos = 1_000_000;
 
 /// How fast a part spends.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Ahead {
     /// Returns what to take now from a bucket that fills within `depth`, and counts that it was taken. Tokens are as much older as
     /// the `credit` for a late call.
     pub(super) fn take(&mut self, depth: Nanos, credit: Nanos, now: Nanos) -> Share {
-        let keep = KEEP.min(depth / 4);
+        let keep = LONGEST_AHEAD.min(depth / 4);
         let extra = (credit == 0).then(|| self.within(keep / 2, now));
         (self.taken, self.spent) = (now, 0);
         Share { keep, extra, oldest: now.saturating_sub(depth.saturating_add(credit)), depth, now }

@@ -25,7 +25,7 @@ const WINDOW: Nanos = 4_000_000;
 const WAIT: Nanos = 1_000_000_000;
 const LONGEST_WAIT: Nanos = 64_000_000_000;
 /// How long a floor holds, in nanoseconds.
-const KEEP: Nanos = 10_000_000_000;
+const FLOOR_LIFETIME: Nanos = 10_000_000_000;
 
 /// A measurement from one completion to another. It lasts until a byte that was queued after the first has completed, and at
 /// least for [`WINDOW`].
@@ -185,7 +185,7 @@ impl Probe {
 
     /// Drops an old floor, and begins a trial if one is due.
     fn watch(&mut self, measured: Measured, dql: &mut Dql, queued: u32, now: Nanos) {
-        if dql.floor > 0 && now.saturating_sub(self.found) > KEEP {
+        if dql.floor > 0 && now.saturating_sub(self.found) > FLOOR_LIFETIME {
             dql.floor = 0;
             self.round = Nanos::MAX;
         }

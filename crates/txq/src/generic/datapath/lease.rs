@@ -28,7 +28,7 @@ use crate::generic::tuning::{BUSY_WINDOW, HAND_OVER_COST, LONGEST_TURN_WAIT, TUR
 
 /// The lease of all queues of a device.
 pub(crate) struct Lease<A: Arch> {
-    /// A [`Turn`]. Written by a sender that takes the lease, read by senders that wait. Relaxed: advice that orders nothing.
+    /// A [`PackedTurn`]. Written by a sender that takes the lease, read by senders that wait. Relaxed: advice that orders nothing.
     turn: A::AtomicU64,
     /// Senders that wait. Each adds itself while it sleeps. Relaxed: it only sets how long they sleep.
     waiting: A::AtomicU32,
@@ -41,9 +41,9 @@ pub(crate) struct Lease<A: Arch> {
 /// | 63..16 | the end of the turn, in units of 1024 ns |
 /// | 15..0 | the holder's number; 0 for none |
 #[derive(Clone, Copy)]
-struct Turn(u64);
+struct PackedTurn(u64);
 
-impl Turn {
+impl PackedTurn {
     fn new(holder: u32, end: Nanos) -> Self {
         Self(end >> 10 << 16 | u64::from(holder & 0xffff))
     }
@@ -64,8 +64,8 @@ impl<A: Arch> Lease<A> {
     }
 
     /// Gives the lease to sender `number` from `now` on, if `turn` still holds; returns whether it did.
-    fn take(&self, turn: Turn, number: u32, now: Nanos) -> bool {
-        let new = Turn::new(number, now + TURN_OF_SENDER);
+    fn take(&self, turn: PackedTurn, number: u32, now: Nanos) -> bool {
+        let new = PackedTurn::new(number, now + TURN_OF_SENDER);
         self.turn.compare_exchange(turn.0, new.0, Relaxed, Relaxed).is_ok()
     }
 }
@@ -221,7 +221,7 @@ impl Pace {
         let start = A::now();
         let (mut now, mut seen) = (start, None);
         loop {
-            let turn = Turn(lease.turn.load(Relaxed));
+            let turn = PackedTurn(lease.turn.load(Relaxed));
             let uses = (user.load(Relaxed), windows.load(Relaxed));
             let is_own = turn.holder() == self.number && !turn.is_over(now);
             let is_free = uses.0 == 0 || turn.holder() == 0 || turn.is_over(now) || seen == Some(uses);

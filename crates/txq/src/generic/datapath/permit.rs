@@ -23,7 +23,7 @@ use crate::generic::datapath::Ctx;
 
 /// The longest batch that a permit covers. The device keeps up to 31 packets before the owner reaps: of longer batches, none
 /// after the first would have a permit.
-const LONGEST: u8 = 15;
+const PERMITTED_BATCH: u8 = 15;
 
 /// Plain data of the core's owner.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Permit {
     /// Notes that the empty qdisc has let `batch` by, as it does each packet of the first one's priority.
     #[inline(never)]
     fn note_passed<A: Arch>(&mut self, batch: &PacketList<A>) {
-        if let Some(first) = batch.front().filter(|_| batch.len() <= LONGEST.into()) {
+        if let Some(first) = batch.front().filter(|_| batch.len() <= PERMITTED_BATCH.into()) {
             self.open = true;
             self.most = batch.len() as u8;
             self.most_bytes = batch.bytes().min(u32::MAX.into()) as u32;
@@ -165,7 +165,7 @@ impl<A: Arch> Core<A> {
             return;
         }
         if self.qdisc.is_none() {
-            (self.permit.most, self.permit.most_bytes) = (LONGEST, u32::MAX);
+            (self.permit.most, self.permit.most_bytes) = (PERMITTED_BATCH, u32::MAX);
             self.permit.priority = priority;
         } else if !self.permit.open || self.permit.priority != priority {
             return;

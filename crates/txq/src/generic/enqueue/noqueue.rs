@@ -22,14 +22,14 @@ use crate::generic::run::{forward, run_noqueue};
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {
     core: CachePadded<SpinLock<A, Core<A>>>,
-    /// The thread that holds the core ([`Arch::thread`]), or [`NOBODY`] (`xmit_lock_owner`). Written by the lock holder;
+    /// The thread that holds the core ([`Arch::thread`]), or [`NO_OWNER`] (`xmit_lock_owner`). Written by the lock holder;
     /// read by threads that are inside another call. Relaxed: a thread compares it only with itself.
     owner: CachePadded<A::AtomicU64>,
     txq: u16,
 }
 
 /// No thread owns the core.
-const NOBODY: u64 = 0;
+const NO_OWNER: u64 = 0;
 /// How long a driver waits for another device that has no queue, in nanoseconds: far longer than any driver works. This
 /// bounds a circle of devices in which each waits for the next.
 const PATIENCE: Nanos = 10_000_000;
@@ -44,7 +44,7 @@ impl<A: Arch> Drop for Owned<'_, A> {
     #[inline]
     fn drop(&mut self) {
         // The lock is released after this.
-        self.owner.store(NOBODY, Relaxed);
+        self.owner.store(NO_OWNER, Relaxed);
     }
 }
 
@@ -52,7 +52,7 @@ impl<A: Arch> NoQueue<A> {
     pub(crate) fn new(core: Core<A>, txq: u16) -> Self {
         Self {
             core: CachePadded::new(SpinLock::new(core)),
-            owner: CachePadded::new(A::AtomicU64::new(NOBODY)),
+            owner: CachePadded::new(A::AtomicU64::new(NO_OWNER)),
             txq,
         }
     }

@@ -74,7 +74,7 @@ impl<A: Arch> RootLock<A> {
         // While another owner is in the driver, the caller only enqueues.
         let shows = self.shows_running && !held.data().running;
         let _shown = shows.then(|| Shown::new(&*self.running));
-        let verdict = turn(Turn { _shown, held, busy }, root, packets, share, cx);
+        let verdict = turn(RootHolder { _shown, held, busy }, root, packets, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -95,7 +95,7 @@ impl<A: Arch> RootLock<A> {
 
 /// The holder of the root lock. Other senders leave no packets for it during the turn, so it keeps the defaults of [`Owner`]. It
 /// releases the busylock when it enters the driver, the long part of its turn.
-struct Turn<'w, A: Arch> {
+struct RootHolder<'w, A: Arch> {
     /// Dropped before the lock is released.
     _shown: Option<Shown<'w, A>>,
     held: Held<'w, A, Core<A>>,
@@ -120,7 +120,7 @@ impl<A: Arch> Drop for Shown<'_, A> {
     }
 }
 
-impl<A: Arch> Owner<A> for Turn<'_, A> {
+impl<A: Arch> Owner<A> for RootHolder<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         self.held.data()
