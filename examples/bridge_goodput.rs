@@ -3,8 +3,13 @@
 //!
 //! A cell is a way (AF_PACKET, AF_XDP, TUN to TUN, or the kernel), a shaper, a rate and a protocol. TCP has four streams of cubic. UDP is
 //! offered a fifth more than the rate. Under htb, half of the streams are in a class of 30 % of the rate and half in one of 70 %, each
-//! with the whole rate as its ceiling; in the rows `htb one`, the class of 30 % is alone and borrows the rest. `burst` is 4 ms of the rate; in
-//! the rows `short` it is one packet, htb's default. `--loops` has busy loops beside everything, so timers are late.
+//! with the whole rate as its ceiling. In the rows `htb one`, the class of 30 % is alone and borrows the rest. In the rows `htb borrow`, the
+//! classes have 10 and 30 %, and borrow the rest by quanta of 1 : 3. `burst` is 4 ms of the rate; in
+//! the rows `short` it is one packet, htb's default. `--loops` has busy loops beside everything, so timers are late. With `--rounds` the
+//! cells take turns.
+//!
+//! Cells that the kernel has, too, are then compared with it: the error of a class is how far the median of its goodput is from its share of
+//! the rate less headers. The goal is an error of 3 %, or of 2 % more than the kernel's.
 //!
 //! The last column names the goals that a cell misses: goodput within 2 % of the rate less headers, each class within 2 % of its share, a p99
 //! of the ping below 15 ms over fq_codel and cake, and above 100 ms where a pfifo of 1000 packets holds as much. The kernel's cells have no goals.
@@ -39,18 +44,31 @@ use support::skip::{note_missing, require_af_xdp, require_root, require_tools, r
 const WAYS: [Way; 4] = [Way::AfPacket, Way::AfXdp, Way::Tun, Way::Kernel];
 /// Mbit/s.
 const RATES: [u32; 2] = [50, 500];
-const KINDS: [&str; 8] =
-    ["tbf pfifo", "tbf fq_codel", "tbf short", "htb pfifo", "htb fq_codel", "htb one", "htb short", "cake"];
+const KINDS: [&str; 11] = [
+    "tbf pfifo",
+    "tbf fq_codel",
+    "tbf short",
+    "tbf pfifo short",
+    "htb pfifo",
+    "htb fq_codel",
+    "htb one",
+    "htb short",
+    "htb pfifo short",
+    "htb borrow pfifo short",
+    "cake",
+];
 /// Payload bytes of TCP, with timestamps, and of UDP in a packet of 1500 bytes.
 const TCP: f64 = 1448.0;
 const UDP: f64 = 1472.0;
-/// The part of the rate that is guaranteed to each class, in percent.
+/// The part of the rate that is guaranteed to each class, in percent; and that of classes that borrow the rest, by quanta of the same
+/// ratio.
 const CLASSES: [u32; 2] = [30, 70];
+const BORROWERS: [u32; 2] = [10, 30];
 const PORT: u16 = 5201;
 /// How long the streams run before anything is measured, in seconds.
 const WARM_UP: u32 = 1;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Cell {
     way: Way,
     kind: &'static str,
@@ -79,7 +97,7 @@ impl Cell {
         let rate = self.rate;
         // What the rate sends in 4 ms, or a packet.
         let burst = if self.kind.ends_with("short") { 1600 } else { rate * 1_000_000 / 8 / 250 };
-        let leaf = if self.kind.ends_with("pfifo") { "pfifo limit 1000" } else { "fq_codel" };
+        let leaf = if self.kind.contains("pfifo") { "pfifo limit 1000" } else { "fq_codel" };
         match self.kind.split_once(' ') {
             None => Shaper { root: format!("cake bandwidth {rate}mbit"), below: Vec::new() },
             Some(("tbf", _)) => Shaper {
@@ -87,15 +105,16 @@ impl Cell {
                 below: vec![format!("qdisc add parent 1:1 handle 2: {leaf}")],
             },
             Some(_) => {
-                let class = |parent: &str, id: u32, rate: u32, ceil: u32| {
+                let class = |parent: &str, id: u32, percent: u32| {
+                    let (own, all, quantum) = (rate * 10 * percent, rate * 1000, percent * 1000);
                     format!(
-                        "class add parent {parent} classid 1:{id} htb rate {rate}kbit ceil {ceil}kbit burst {burst} cburst {burst}"
+                        "class add parent {parent} classid 1:{id} htb rate {own}kbit ceil {all}kbit burst {burst} cburst {burst} \
+                         quantum {quantum}"
                     )
                 };
-                let all = rate * 1000;
-                let mut below = vec![class("1:", 1, all, all)];
-                for (id, percent) in (10..).zip(CLASSES) {
-                    below.push(class("1:1", id, all / 100 * percent, all));
+                let mut below = vec![class("1:", 1, 100)];
+                for (id, percent) in (10..).zip(if self.borrows() { BORROWERS } else { CLASSES }) {
+                    below.push(class("1:1", id, percent));
                     below.push(format!("qdisc add parent 1:{id} handle {id}: {leaf}"));
                 }
                 below.push(format!(
@@ -104,6 +123,17 @@ impl Cell {
                 Shaper { root: "handle 1: htb default 11".to_owned(), below }
             }
         }
+    }
+
+    fn borrows(self) -> bool {
+        self.kind.contains("borrow")
+    }
+
+    /// Returns what each class sends if all have enough to send, in percent.
+    fn shares(self) -> [u32; 2] {
+        // By the quanta, the shares of what is borrowed are those of the guaranteed rates.
+        let sum: u32 = BORROWERS.iter().sum();
+        if self.borrows() { BORROWERS.map(|percent| percent * 100 / sum) } else { CLASSES }
     }
 
     /// Returns how many iperf3 run: one for each class that has traffic.
@@ -119,13 +149,19 @@ impl Cell {
         let all: f64 = measured.goodput.iter().sum();
         let share = |(of, percent): (&f64, u32)| (of / all - f64::from(percent) / 100.0).abs() <= 0.02;
         let p99 = percentile(&measured.pings, 99.0);
-        let is_long = self.kind.ends_with("pfifo");
+        let is_long = self.kind.contains("pfifo");
         let reached = [
             ("goodput", (all / self.best() - 1.0).abs() <= 0.02),
-            ("classes", self.programs() == 1 || measured.goodput.iter().zip(CLASSES).all(share)),
+            ("classes", self.programs() == 1 || measured.goodput.iter().zip(self.shares()).all(share)),
             ("ping", if is_long { self.rate > 100 || p99 >= 100.0 } else { p99 < 15.0 }),
         ];
         reached.into_iter().filter(|(_, is)| !is).map(|(goal, _)| goal).collect()
+    }
+
+    /// Returns how far each class is from its share of the best goodput, as a part of it; `of` are their goodputs in bit/s.
+    fn errors(self, of: &[f64]) -> Vec<f64> {
+        let share = |percent: u32| if of.len() == 1 { 1.0 } else { f64::from(percent) / 100.0 };
+        of.iter().zip(self.shares()).map(|(of, percent)| of / (self.best() * share(percent)) - 1.0).collect()
     }
 
     /// The best goodput that the rate allows, in bit/s.
@@ -147,7 +183,7 @@ impl Cell {
         }
         let time = (seconds + WARM_UP).to_string();
         let streams = if self.udp { 1 } else { 4 / programs };
-        let clients = ports.iter().zip(CLASSES).map(|(port, percent)| {
+        let clients = ports.iter().zip(self.shares()).map(|(port, percent)| {
             let percent = if programs == 1 { 100 } else { percent };
             let offered = format!("{}K", self.rate * 12 * percent);
             let words = ["-c", FAR, "-p", port, "-J", "-t", &time, "-P", &streams.to_string()];
@@ -186,7 +222,7 @@ fn received(report: &str) -> Option<f64> {
 }
 
 fn main() -> Result<()> {
-    let (mut only, mut seconds, mut loops, mut list) = (Vec::new(), 3, 0, false);
+    let (mut only, mut seconds, mut loops, mut rounds, mut list) = (Vec::new(), 3, 0, 1, false);
     let mut args = std::env::args().skip(1);
     while let Some(option) = args.next() {
         match option.as_str() {
@@ -200,8 +236,12 @@ fn main() -> Result<()> {
                 let value = args.next().context("--loops needs a number")?;
                 loops = value.parse().context("--loops: not a number of busy loops")?;
             }
+            "--rounds" => {
+                let value = args.next().context("--rounds needs a number")?;
+                rounds = value.parse().context("--rounds: not a number of rounds")?;
+            }
             _ => bail!(
-                "unknown option {option}; use: bridge_goodput [--list] [--only 'WORD..'].. [--seconds N] [--loops N]"
+                "unknown option {option}; use: bridge_goodput [--list] [--only 'WORD..'].. [--seconds N] [--loops N] [--rounds N]"
             ),
         }
     }
@@ -229,7 +269,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     println!(
-        "{:<28}{:>8}{:>8}{:>16}{:>10}{:>10}{:>6}  misses",
+        "{:<36}{:>8}{:>8}{:>16}{:>10}{:>10}{:>6}  misses",
         "way, shaper, Mbit/s", "Mbit/s", "share", "classes", "ping p50", "p99", "CPUs"
     );
     for _ in 0..loops {
@@ -240,7 +280,8 @@ fn main() -> Result<()> {
         });
     }
     let (began, mut cells_with_goals, mut good) = (Instant::now(), 0, 0);
-    for cell in cells {
+    let mut results: Vec<(Cell, Vec<Vec<f64>>)> = Vec::new();
+    for cell in (0..rounds).flat_map(|_| &cells).copied() {
         let name = cell.name();
         let can = match cell.way {
             Way::AfPacket => true,
@@ -267,16 +308,54 @@ fn main() -> Result<()> {
         let [p50, p99] = [50.0, 99.0].map(|percent| percentile(&measured.pings, percent));
         let misses = cell.misses(&measured);
         println!(
-            "{name:<28}{:>8.1}{:>8.3}{classes:>16}{p50:>7.1} ms{p99:>7.1} ms{:>6.1}  {}",
+            "{name:<36}{:>8.1}{:>8.3}{classes:>16}{p50:>7.1} ms{p99:>7.1} ms{:>6.1}  {}",
             goodput / 1e6,
             goodput / cell.best(),
             measured.cpus,
             misses.join(", ")
         );
+        match results.iter_mut().find(|(of, _)| *of == cell) {
+            Some((_, rounds)) => rounds.push(measured.goodput),
+            None => results.push((cell, vec![measured.goodput])),
+        }
         if cell.way != Way::Kernel {
             (cells_with_goals, good) = (cells_with_goals + 1, good + u32::from(misses.is_empty()));
         }
     }
     println!("{good} of {cells_with_goals} cells reach all goals; {} s", began.elapsed().as_secs());
+    compare(&results);
     Ok(())
+}
+
+/// Prints the errors of the cells that the kernel has, too, beside the kernel's.
+fn compare(results: &[(Cell, Vec<Vec<f64>>)]) {
+    let errors = |(cell, rounds): &(Cell, Vec<Vec<f64>>)| {
+        let median = |class: usize| {
+            let mut of: Vec<f64> = rounds.iter().map(|goodput| goodput[class]).collect();
+            of.sort_unstable_by(f64::total_cmp);
+            (of[(of.len() - 1) / 2] + of[of.len() / 2]) / 2.0
+        };
+        cell.errors(&(0..rounds[0].len()).map(median).collect::<Vec<_>>())
+    };
+    let shown = |errors: &[f64]| {
+        errors.iter().map(|error| format!("{:+.1} %", error * 100.0)).collect::<Vec<_>>().join(" : ")
+    };
+    let mut heads = Some(("error of each class", "the kernel's"));
+    for result in results.iter().filter(|(cell, _)| cell.way != Way::Kernel) {
+        let same = Cell { way: Way::Kernel, ..result.0 };
+        let Some(kernel) = results.iter().find(|(cell, _)| *cell == same) else { continue };
+        if let Some((own, kernels)) = heads.take() {
+            println!("\n{:<36}{own:>24}{kernels:>24}", "medians");
+        }
+        let (own, kernels) = (errors(result), errors(kernel));
+        let good =
+            own.iter().zip(&kernels).all(|(own, kernels)| own.abs() <= (kernels.abs() + 0.02).max(0.03));
+        println!(
+            "{:<36}{:>24}{:>24}  {}",
+            result.0.name(),
+            shown(&own),
+            shown(&kernels),
+            if good { "" } else { "misses" }
+        );
+    }
 }
