@@ -39,6 +39,16 @@ pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Returns the words of a command with whole paths in place of those that begin with `./` or `../`: the program that opens the files has
+/// a folder of its own.
+fn whole_paths(words: &[String]) -> Vec<String> {
+    let whole = |word: &String| match word.starts_with("./") || word.starts_with("../") {
+        true => std::path::absolute(word).map_or_else(|_| word.clone(), |path| path.display().to_string()),
+        false => word.clone(),
+    };
+    words.iter().map(whole).collect()
+}
+
 /// Executes commands through a running txq, or only checks them.
 struct Speaker<'f> {
     flags: &'f Flags,
@@ -50,7 +60,7 @@ impl Speaker<'_> {
         let show = self.flags.show;
         match self.own(words) {
             Some(answer) => Ok(answer),
-            None => self.client()?.tc(words, show).map_err(failed),
+            None => self.client()?.tc(&whole_paths(words), show).map_err(failed),
         }
     }
 
@@ -65,7 +75,8 @@ impl Speaker<'_> {
                 continue;
             }
             let others = 1 + rest[1..].iter().take_while(|words| self.own(words).is_none()).count();
-            answers.extend(self.client()?.batch(&rest[..others], show, force).map_err(failed)?);
+            let others: Vec<_> = rest[..others].iter().map(|words| whole_paths(words)).collect();
+            answers.extend(self.client()?.batch(&others, show, force).map_err(failed)?);
         }
         Ok(answers)
     }

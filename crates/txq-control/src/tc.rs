@@ -32,17 +32,23 @@ use crate::error::Error;
 use command::{Command, Object, Verb};
 
 pub use crate::answer::{INPUT, REFUSED, WORDS, nearest};
+pub use modify::warnings;
 pub use save::save;
 pub(crate) use save::save_devices;
 pub use show::Show;
 pub use split::{lines, words};
 
-/// Executes a command on `devices`; returns its output, or its error with an exit code.
-pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
+/// Executes a command on `devices`; returns its output, or its error with an exit code. A qdisc reads the files that the command names only
+/// for the program's own user and root, which is `by_owner`.
+pub(crate) fn run(devices: &Devices, words: &[String], show: &Show, by_owner: bool) -> Answer {
     let command = match Command::read(words) {
         Ok(command) => command,
         Err(answer) => return answer,
     };
+    if !by_owner && command.object == Object::Qdisc && command.rest.iter().any(|word| word.contains('/')) {
+        let remedy = "only the program's own user and root may name files";
+        return Answer::bad(REFUSED, "RTNETLINK answers: Operation not permitted", Some(remedy));
+    }
     let (changes, reads) = (devices.changes(), matches!(command.verb, Verb::Show | Verb::Get));
     if reads || !(show.echo || changes.is_watched()) {
         return execute(devices, &command, show);
@@ -119,7 +125,7 @@ pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
     }
     let devices = Devices::default();
     devices.lend(dev)?;
-    let answer = run(&devices, &words, &Show::default());
+    let answer = run(&devices, &words, &Show::default(), true);
     if answer.rc == 0 {
         return Ok(());
     }

@@ -98,7 +98,7 @@ impl Service {
 
     fn execute(&self, request: Request, client: &UnixStream) -> Answer {
         match request {
-            Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
+            Request::Tc { words, show } => tc::run(&self.devices, &words, &show, is_owner(client)),
             Request::Batch { .. } => unreachable!("its answer is sent in parts"),
             Request::Dev { words } => dev::run(&self.devices, &words, is_owner(client)),
             Request::Info {} => Answer::of(self.info()),
@@ -142,7 +142,7 @@ impl Service {
             if self.stop.is_set() {
                 return Err(ErrorKind::Interrupted.into());
             }
-            let answer = caught(|| tc::run(&self.devices, words, show));
+            let answer = caught(|| tc::run(&self.devices, words, show, is_owner(client)));
             if at > 0 {
                 line.push(b',');
             }

@@ -38,7 +38,7 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     let done = devices.with_target(name, |target| {
         apply(target, verb, &place.header, rest).map(|mut warnings| {
             warnings.extend(sets_limit.then(|| target.fit_pool()).flatten());
-            warnings.extend(bits_a_second(&place.options));
+            warnings.extend(hardly_meant(&place.options));
             warnings
         })
     });
@@ -64,6 +64,16 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
     }
 }
 
+/// Returns warnings for the options of a qdisc that are right and hardly meant, each a line for stderr: a rate of a few bits a second, and a
+/// jitter that lets packets overtake each other. The commands of a server return them, too.
+pub fn warnings(qdisc: &str) -> Vec<String> {
+    hardly_meant(&qdisc.split_whitespace().collect::<Vec<_>>())
+}
+
+fn hardly_meant(options: &[&str]) -> Vec<String> {
+    bits_a_second(options).chain(reorders(options)).collect()
+}
+
 /// Returns a warning for each rate that is so low, for want of a unit, that it is hardly meant: tc reads bits a second.
 fn bits_a_second<'o>(options: &'o [&'o str]) -> impl Iterator<Item = String> + 'o {
     const RATES: [&str; 4] = ["rate", "ceil", "bandwidth", "maxrate"];
@@ -71,6 +81,21 @@ fn bits_a_second<'o>(options: &'o [&'o str]) -> impl Iterator<Item = String> + '
     pairs.filter(|pair| pair[1].parse().is_ok_and(|rate: u64| (1..1000).contains(&rate))).map(|pair| {
         let [word, rate] = [pair[0], pair[1]];
         format!("txq: {word} {rate} is {rate} bits a second: did you mean {word} {rate}mbit?")
+    })
+}
+
+/// Returns a warning for a jitter that lets packets overtake each other.
+fn reorders(options: &[&str]) -> Option<String> {
+    let is_number = |word: &&&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_zero = |word: &str| !word.trim_start_matches(['0', '.']).starts_with(|c: char| c.is_ascii_digit());
+    let at = options.iter().position(|word| ["delay", "latency"].contains(word))?;
+    let values: Vec<_> = options[at + 1..].iter().take_while(is_number).collect();
+    let jitter = values.get(1).filter(|jitter| !is_zero(jitter))?;
+    (!options.contains(&"rate")).then(|| {
+        format!(
+            "txq: with a jitter of {jitter} packets that come within that time overtake each other: with a rate, such as \"rate 10gbit\", they \
+             keep their order"
+        )
     })
 }
 
@@ -117,6 +142,17 @@ fn by_handle(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_jitter_without_a_rate_reorders() {
+        let warns = |text: &str| reorders(&text.split(' ').collect::<Vec<_>>()).is_some();
+        assert!(warns("limit 5 delay 20ms 2ms 25% loss 1%") && warns("latency 1ms 0.5ms"));
+        for text in
+            ["delay 20ms", "delay 20ms 0ms", "delay 20ms 2ms rate 10gbit", "rate 1mbit", "delay", "limit 7 9"]
+        {
+            assert!(!warns(text), "{text}");
+        }
+    }
 
     #[test]
     fn rates_without_a_unit_are_told() {

@@ -31,7 +31,7 @@ pub use crate::generic::qdisc::{
 pub use crate::generic::qdisc::{
     bfifo, blackhole, cake, cake_mq, choke, codel, drr, dualpi2, etf, ets, fq, fq_codel, fq_pie, hfsc, htb,
     htb_mq, mq, mqprio, multiq, netem, noqueue, pfifo, pfifo_fast, pie, plug, prio, red, sfq, skbprio, tbf,
-    tbf_mq,
+    tbf_mq, trace,
 };
 
 /// A queueing discipline.

@@ -47,6 +47,25 @@ fn a_member_has_nothing_opened() {
     assert_eq!(fs::read_to_string(&victim).expect("a file"), "mine");
     assert!(!socket.exists());
     assert_eq!(dev("show").out, "");
+    // A qdisc reads no file that a member names, however the command is written.
+    place.good(&format!("dev --socket {} add q0", control.display()));
+    let tc = |words: &str| {
+        let words: Vec<_> = words.split(' ').collect();
+        as_user(NOBODY, GROUP, || {
+            Client::connect_within(control.clone(), LONG)?.tc(&words, Default::default())
+        })
+        .expect("an answer")
+    };
+    for words in [
+        format!("qdisc replace dev q0 root trace {}", victim.display()),
+        format!("qdisc replace dev q0 root netem delay 5ms 1ms dist {}", victim.display()),
+        format!("q add dev q0 root trace\t{} limit 5", victim.display()),
+    ] {
+        let answer = tc(&words);
+        assert!(answer.rc == 2 && answer.err.contains("Operation not permitted"), "{words}: {answer:?}");
+    }
+    assert_eq!(tc("qdisc replace dev q0 root netem delay 5ms").rc, 0);
+    place.good(&format!("dev --socket {} del q0", control.display()));
     // Members add devices that use nothing of the system, and root adds all.
     for words in ["add d0", "add n0 type null ring 64", "del d0", "del n0"] {
         assert_eq!(dev(words).rc, 0, "{words}");

@@ -9,7 +9,7 @@ use crate::generic::qdisc::{Cx, Env, Parent, Qdisc};
 use crate::generic::qdisc::{
     bfifo, blackhole, cake, cake_mq, choke, codel, drr, dualpi2, etf, ets, fq, fq_codel, fq_pie, hfsc, htb,
     htb_mq, limited, mq, mqprio, multiq, netem, noqueue, pfifo, pfifo_fast, pie, plug, prio, red, registry,
-    sfq, skbprio, tbf, tbf_mq,
+    sfq, skbprio, tbf, tbf_mq, trace,
 };
 use crate::tc::{Estimator, Header, ParseError, Stab, Words};
 
@@ -51,7 +51,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-pub(super) fn kinds<A: Arch>() -> [Kind<A>; 31] {
+pub(super) fn kinds<A: Arch>() -> [Kind<A>; 32] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -69,6 +69,7 @@ pub(super) fn kinds<A: Arch>() -> [Kind<A>; 31] {
         Kind::new("tbf_mq", tbf_mq::build),
         Kind::new("blackhole", blackhole::build),
         Kind::new("netem", netem::build),
+        Kind::new("trace", trace::build),
         Kind::new("etf", etf::build),
         Kind::new("fq", fq::build),
         Kind::new("cake", cake::build),

@@ -70,6 +70,7 @@ pub use segment::{cut, cut_bytes};
 pub mod tbf;
 pub mod tbf_mq;
 mod timed;
+pub mod trace;
 mod unknown;
 mod wheel;
 

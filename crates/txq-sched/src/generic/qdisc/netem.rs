@@ -3,8 +3,8 @@
 //! | option | unit | default | |
 //! |---|---|---|---|
 //! | `limit` | packets | 1000 | for packets in netem and in its child |
-//! | `delay TIME [JITTER [CORRELATION]]` | time, bare: us | 0 0 0% | each packet's delay; `latency` is the same |
-//! | `distribution NAME` | | `uniform` | of the delay: `uniform`, `normal`, `pareto`, `paretonormal` |
+//! | `delay TIME [JITTER [CORRELATION]]` | time, bare: us | 0 0 0% | each packet's delay, also in `ns`; `latency` is the same |
+//! | `distribution NAME` | | `uniform` | of the delay: `uniform`, `normal`, `pareto`, `paretonormal`; or a file in tc's format, by a path with a `/` |
 //! | `loss [random] PERCENT [CORRELATION]` | | 0% 0% | independent or correlated losses; `drop` is the same |
 //! | `loss state P13 [P31 [P32 [P23 [P14]]]]` | percent | P31 is 100% - P13; 0% 100% 0% | four states (`netem/loss.rs`) |
 //! | `loss gemodel P [R [1-H [1-K]]]` | percent | R is 100% - P; 100% 0% | two states (`netem/loss.rs`) |
@@ -160,10 +160,10 @@ impl<A: Arch> Netem<A> {
     /// Returns when a packet of that length leaves.
     fn time(&mut self, bytes: usize, now: Nanos) -> Nanos {
         let Params { delay: mean, jitter, correlation, table, .. } = &self.params;
-        let mut wait = u64::from(mean.0) * 1000;
+        let mut wait = mean.0;
         if jitter.0 > 0 {
             let number = self.state.delay.next(*correlation, &mut self.state.rng);
-            wait = delay(wait, u64::from(jitter.0) * 1000, table.as_deref(), number);
+            wait = delay(wait, jitter.0, table.as_deref(), number);
         }
         let mut time = now.saturating_add(wait);
         if let Some(link) = &self.params.rate {

@@ -10,7 +10,7 @@ use super::loss::Loss;
 use super::random::{Odds, Percent};
 use super::slot::{Slot, Wait};
 use super::table::Table;
-use crate::tc::{Micros, Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words, full};
+use crate::tc::{Nanos, OptionWords, Options, ParseError, Rate, Style, Syntax, Wording, Words, full};
 
 static SYNTAX: Syntax = Syntax {
     kind: "netem",
@@ -63,15 +63,14 @@ const SHORT: [&str; 13] = [
     "slot",
 ];
 
-const DISTRIBUTIONS: &str =
-    "use uniform, normal, pareto, paretonormal or the name of a file NAME.dist of iproute2";
+const DISTRIBUTIONS: &str = "use uniform, normal, pareto, paretonormal, the name of a file NAME.dist of iproute2, or the path of one, with a \"/\"";
 
 /// netem's parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Params {
     pub(super) limit: u32,
-    pub(super) delay: Micros,
-    pub(super) jitter: Micros,
+    pub(super) delay: Nanos,
+    pub(super) jitter: Nanos,
     /// How far each delay depends on the one before.
     pub(super) correlation: Percent,
     /// The distribution of delays; uniform without a table.
@@ -94,8 +93,8 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             limit: 1000,
-            delay: Micros(0),
-            jitter: Micros(0),
+            delay: Nanos(0),
+            jitter: Nanos(0),
             correlation: Percent(0),
             table: None,
             loss: Loss::default(),
@@ -216,9 +215,9 @@ impl Params {
 
     /// Reads the value of `delay`; returns whether a correlation was given.
     fn read_delay(&mut self, options: &mut OptionWords<'_, '_>) -> Result<bool, ParseError> {
-        self.delay = options.value_micros("latency")?;
+        self.delay = read_time(options)?;
         if is_number(options) {
-            self.jitter = options.value_micros("latency")?;
+            self.jitter = read_time(options)?;
             if is_number(options) {
                 self.correlation = percent(options, "latency")?;
                 return Ok(true);
@@ -235,6 +234,15 @@ fn wrong(message: &str) -> ParseError {
 /// Returns whether an optional value follows: a word that begins with a digit is one.
 fn is_number(options: &OptionWords<'_, '_>) -> bool {
     options.peek().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Reads a time: a bare number is microseconds, and `ns` is a unit, too.
+fn read_time(options: &mut OptionWords<'_, '_>) -> Result<Nanos, ParseError> {
+    let in_nanos = |word: &str| word.trim_end_matches(['s', 'S', 'e', 'E', 'c', 'C']).ends_with(['n', 'N']);
+    if options.peek().is_some_and(in_nanos) {
+        return options.value_nanos("latency");
+    }
+    options.value_micros("latency").map(|time| Nanos(u64::from(time.0) * 1000))
 }
 
 /// Reads `5%`, or `5`, which is the same.

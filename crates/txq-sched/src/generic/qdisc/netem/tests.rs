@@ -73,6 +73,14 @@ fn without_parameters_it_is_a_fifo_with_a_limit() {
 }
 
 #[test]
+fn a_delay_of_nanoseconds_is_exact() {
+    let mut bench = Bench::new("netem delay 1234567ns");
+    let start = bench.now;
+    let _ = bench.enqueue(100);
+    assert_eq!(bench.run(), [(start + 1_234_567, 0)]);
+}
+
+#[test]
 fn a_delay_is_exact() {
     let mut bench = Bench::new("netem delay 10ms");
     let start = bench.now;

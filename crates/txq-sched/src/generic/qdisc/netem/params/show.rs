@@ -1,26 +1,27 @@
 //! netem's parameters as tc shows them.
 
 use super::*;
+use crate::tc::Micros;
 
 impl Params {
     pub(in crate::generic::qdisc::netem) fn options(&self, style: Style) -> Options {
         let mut options = Options::new(style);
         options.number("limit", self.limit.into());
         if self.delay.0 > 0 || self.jitter.0 > 0 {
-            let (delay, jitter) = (ticks(self.delay), ticks(self.jitter));
-            let mut text = format!("delay {delay}");
+            let (delay, jitter) = (time(self.delay), time(self.jitter));
+            let mut text = format!("delay {}", delay.0);
             if style.input {
-                text =
-                    format!("delay {}us {}us{}", self.delay.0, self.jitter.0, correlated(self.correlation));
+                let [delay, jitter] = [self.delay, self.jitter].map(exact);
+                text = format!("delay {delay} {jitter}{}", correlated(self.correlation));
                 if let Some(table) = &self.table {
                     text += &format!(" distribution {}", table.name);
                 }
             } else if self.jitter.0 > 0 {
-                text += &format!("  {jitter}{}", correlated(self.correlation));
+                text += &format!("  {}{}", jitter.0, correlated(self.correlation));
             }
             let fields = json!({
-                "delay": number(f64::from(delay.0) / 1e6),
-                "jitter": number(f64::from(jitter.0) / 1e6),
+                "delay": number(delay.1),
+                "jitter": number(jitter.1),
                 "correlation": share(self.correlation),
             });
             options.put("delay", fields, text);
@@ -57,10 +58,19 @@ impl Params {
     }
 }
 
-/// Returns a time as tc shows it: cut to whole ticks of 64 ns.
-fn ticks(time: Micros) -> Micros {
-    let ticks = u64::from(time.0) * 1000 / 64;
-    Micros(u32::try_from(ticks * 64 / 1000).unwrap_or(u32::MAX))
+/// Returns a time as tc shows it, and in seconds: whole microseconds cut to whole ticks of 64 ns, which tc's are. Other times are exact.
+fn time(time: Nanos) -> (String, f64) {
+    if !time.0.is_multiple_of(1000) {
+        return (time.to_string(), time.0 as f64 / 1e9);
+    }
+    let ticks = time.0 / 64;
+    let micros = Micros(u32::try_from(ticks * 64 / 1000).unwrap_or(u32::MAX));
+    (micros.to_string(), f64::from(micros.0) / 1e6)
+}
+
+/// Returns a time as a word that is read as the same time.
+fn exact(time: Nanos) -> String {
+    if !time.0.is_multiple_of(1000) { format!("{}ns", time.0) } else { format!("{}us", time.0 / 1000) }
 }
 
 impl Link {

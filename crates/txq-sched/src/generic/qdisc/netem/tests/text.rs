@@ -14,6 +14,8 @@ fn shows_its_options_as_tc() {
         ("loss random 0.3% 25%", "limit 1000 loss 0.3% 25%"),
         ("drop 5", "limit 1000 loss 5%"),
         ("loss 0.00001%", "limit 1000 loss 9.98843e-06%"),
+        ("delay 800ns 50nsec", "limit 1000 delay 800ns  50ns"),
+        ("delay 1500ns", "limit 1000 delay 1.5us"),
         ("loss state 1%", "limit 1000 loss state p13 1% p31 99% p32 0% p23 100% p14 0%"),
         ("loss state 1% 2% 3% 4% 5%", "limit 1000 loss state p13 1% p31 2% p32 3% p23 4% p14 5%"),
         ("loss gemodel 1%", "limit 1000 loss gemodel p 1% r 99% 1-h 100% 1-k 0%"),
