@@ -28,6 +28,7 @@ mod lengths;
 mod locate;
 mod rehearse;
 mod replay;
+mod way;
 mod words;
 
 pub(crate) use added::of_words;
@@ -37,6 +38,7 @@ pub(crate) use keys::{SCHEMA, keys};
 pub(crate) use lengths::{Length, Lengths};
 pub(crate) use rehearse::{queued, stand_in};
 pub(crate) use replay::{Replay, Speed};
+pub(crate) use way::{Ways, apply as apply_way};
 pub(crate) use words::{Priority, Segments};
 
 /// The built-in example of `txq run`, which runs if no file is given.

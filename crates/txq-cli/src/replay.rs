@@ -14,9 +14,13 @@ use std::fs;
 use crate::common::rate::Rate;
 use crate::common::within::Within;
 use anyhow::ensure;
+use txq::NetDev;
+use txq_control::tc;
 use txq_device::capture::{Capture, CaptureError};
 
 use crate::args::ReplayArgs;
+use crate::config::{self, Ways};
+use crate::control;
 use crate::device::{self, Reception, Use};
 use crate::pump::pump;
 use crate::report::{self, Asked};
@@ -56,7 +60,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     config.xps = args.xps.clone();
     // A replay always keeps the order of its flows.
     config.txq_reselection_ms = Some(Within::of(0));
-    config.qdisc = args.qdisc.clone();
+    let way = Ways::of(args.preset.as_deref(), args.qdisc.as_ref(), None)?.up;
+    config::apply_way(way.as_deref(), &mut config);
     config.default_qdisc = args.default_qdisc.clone();
     config.discipline = args.discipline;
     config.pool.buffers = args.buffers;
@@ -74,7 +79,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         receive: Reception::Off,
     };
     let device = Device {
-        dev: device::start(&config, used)?,
+        dev: started(&config, used)?,
         discipline: args.discipline.unwrap_or_default(),
         asked: survey.asked(args.rate),
     };
@@ -153,6 +158,13 @@ pub(crate) fn passes(asked: u64) -> u64 {
 /// Returns whether a capture ends within a frame, as that of a process that was killed.
 fn is_truncated(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(CaptureError::is_truncated)
+}
+
+/// Opens the device, with the qdiscs below its root.
+fn started(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
+    let dev = device::start(config, used)?;
+    config.tc.iter().try_for_each(|command| tc::apply(&dev, command)).map_err(control::failed)?;
+    Ok(dev)
 }
 
 /// Refuses an output file that is the capture itself.

@@ -33,7 +33,7 @@ use txq_device::Tun;
 
 use crate::args::{At, ShellArgs};
 use crate::common::failure::Refused;
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, Ways};
 use crate::control;
 use crate::daemon::{Meters, Realtime, State};
 use crate::exec::is_foreground;
@@ -70,7 +70,8 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
         return far::enter(name, &args.command);
     }
     // Wrong qdiscs are found before anything is made.
-    config::of_link(args, [None, None], "")?;
+    let ways = Ways::of(args.preset.as_deref(), args.up.as_ref(), args.down.as_ref())?;
+    config::of_link(args, &ways, [None, None], "")?;
     let outside = Outside::of(args)?;
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let meters = Meters::default();
@@ -92,7 +93,7 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
         Outside::Peer => INTERFACE.to_owned(),
     };
     let spaces = [other.as_ref(), Some(&near)].map(|space| space.map(Space::network));
-    let Loaded { config, raw } = config::of_link(args, spaces, &interface)?;
+    let Loaded { config, raw } = config::of_link(args, &ways, spaces, &interface)?;
     let mut state = State::start(Some(Loaded { config, raw }), meters, Realtime::default())?;
     let server = listener.serve().map_err(control::failed)?;
     state.serve(&server)?;

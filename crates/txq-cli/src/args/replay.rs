@@ -18,6 +18,7 @@ Examples:
   txq replay traffic.pcapng --dev eth0 --rate recorded --speed 10 --max-gap 1s
   txq replay traffic.pcap --dev eth0 --threads 4 --txqs 2 --xps 1:2 --rate 20kpps --loop 0 --duration 60s
   txq replay traffic.pcap --dev pcap:out.pcap --qdisc 'pfifo limit 100' --rate 1gbit
+  txq replay traffic.pcap --dev pcap:out.pcap --up 'tbf rate 1mbit burst 10k latency 50ms | netem delay 20ms'
   txq replay traffic.pcap --dev af_xdp:eth0 --txqs 4 --qdisc mq --default-qdisc fq
   txq replay tunnel.pcap --dev tun:vpn0          packets that begin with IP, into a tunnel that the kernel receives from
   txq replay traffic.pcap --dev udp:192.0.2.1:4789 --qdisc 'cake bandwidth 20mbit'
@@ -46,9 +47,12 @@ pub(crate) struct ReplayArgs {
     /// each txq as in sysfs, separated by colons
     #[arg(long, value_name = "auto|none|MASK[:MASK..]", default_value = "auto")]
     pub(crate) xps: Xps,
-    /// The root qdisc in tc's syntax [default: the default qdisc; with several txqs, mq over it]
-    #[arg(long, value_name = "QDISC")]
+    /// The root qdisc in tc's syntax, or several: 'tbf .. | netem ..' [default: the default qdisc; with several txqs, mq over it]
+    #[arg(long, visible_alias = "up", value_name = "QDISC")]
     pub(crate) qdisc: Option<String>,
+    /// A file of `txq shell --preset`, whose line "up QDISC" is the root qdisc
+    #[arg(long, value_name = "FILE")]
+    pub(crate) preset: Option<PathBuf>,
     /// The default qdisc, which mq attaches to each txq [default: pfifo_fast]
     #[arg(long, value_name = "QDISC")]
     pub(crate) default_qdisc: Option<String>,

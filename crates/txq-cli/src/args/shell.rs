@@ -9,9 +9,10 @@ use crate::common::within::Within;
 pub(super) const SHELL_EXAMPLES: &str = "\
 Examples:
   txq shell --up 'netem delay 20ms rate 10mbit' --down 'netem delay 20ms rate 50mbit'
-  txq shell --up 'netem delay 50ms loss 1%' -- curl -sI https://example.org
+  txq shell --up 'netem delay 50ms loss 1%' -- ping -c 3 192.0.2.1
   txq shell --serve 'iperf3 -s' --up 'tbf rate 5mbit burst 10k latency 50ms' -- sh -c 'iperf3 -c $TXQ_FAR'
   txq shell --peer --name lab                    and in another terminal, the other end: txq shell --far lab
+  txq shell --preset lte.tc --peer               a file with the lines 'up QDISC' and 'down QDISC'
   txq tc --name shell qdisc change dev up root netem delay 80ms          meanwhile; also `txq top` and `txq trace`
 
 CMD (default: $SHELL) runs in network, mount and process namespaces of its own. All its packets, of any protocol, pass the devices
@@ -31,12 +32,15 @@ refused.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShellArgs {
-    /// The qdisc of what leaves the shell, in tc's words [default: fq_codel]
+    /// The qdisc of what leaves the shell, in tc's words, or several: 'tbf .. | netem ..' [default: fq_codel]
     #[arg(long, value_name = "QDISC")]
     pub(crate) up: Option<String>,
     /// The qdisc of what the shell receives [default: fq_codel]
     #[arg(long, value_name = "QDISC")]
     pub(crate) down: Option<String>,
+    /// A file with a line "up QDISC" and a line "down QDISC"; --up and --down take the place of its lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) preset: Option<PathBuf>,
     /// Have a second namespace at the other end of the link, which `txq shell --far` enters, instead of the machine
     #[arg(long)]
     pub(crate) peer: bool,
@@ -44,7 +48,7 @@ pub(crate) struct ShellArgs {
     #[arg(long, value_name = "SERVER")]
     pub(crate) serve: Option<String>,
     /// Enter the other end of the running shell of this name, and make no link
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["up", "down", "peer", "serve", "mtu", "name", "dns"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["up", "down", "preset", "peer", "serve", "mtu", "name", "dns"])]
     pub(crate) far: Option<String>,
     /// The link's MTU, in bytes; below 1280 it has no IPv6
     #[arg(long, value_name = "BYTES", default_value = "1500")]

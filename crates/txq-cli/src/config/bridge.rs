@@ -4,13 +4,15 @@ use anyhow::ensure;
 use toml::Table;
 
 use super::check::{self, Purpose};
-use super::{Bridge, Config, Device, Loaded, Priority, Segments, Socket, Tun, rehearse};
+use super::{Bridge, Config, Device, Loaded, Priority, Segments, Socket, Tun, Ways, rehearse};
 use crate::args::{BridgeArgs, ShellArgs};
 use crate::device;
 
 /// Returns the file that stands for a command line.
 pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
-    let (first, second) = (end(&args.first, args, &args.down)?, end(&args.second, args, &args.up)?);
+    let ways = Ways::of(args.preset.as_deref(), args.up.as_ref(), args.down.as_ref())?;
+    let (first, second) =
+        (end(&args.first, args, ways.down.as_deref())?, end(&args.second, args, ways.up.as_deref())?);
     let names = [&first, &second].map(|device| device.name.clone().unwrap_or_default());
     ensure!(names[0] != names[1], "both ends of the bridge are \"{}\": name two interfaces", names[0]);
     let bridge = Bridge {
@@ -36,16 +38,25 @@ pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
 /// program's own. `interface` is the name of that at the far end.
 pub(crate) fn of_link(
     args: &ShellArgs,
+    ways: &Ways,
     spaces: [Option<String>; 2],
     interface: &str,
 ) -> anyhow::Result<Loaded> {
-    let ends = [("up", interface, &args.up), ("down", "link0", &args.down)];
-    let device = ends.into_iter().zip(spaces).map(|((name, interface, qdisc), namespace)| Device {
-        name: Some(name.to_owned()),
-        tun: Some(Tun { interface: interface.to_owned(), mtu: Some(args.mtu), namespace, ..Tun::default() }),
-        qdisc: qdisc.clone(),
-        default_qdisc: Some("fq_codel".to_owned()),
-        ..Device::default()
+    let ends = [("up", interface, &ways.up), ("down", "link0", &ways.down)];
+    let device = ends.into_iter().zip(spaces).map(|((name, interface, way), namespace)| {
+        let mut device = Device {
+            name: Some(name.to_owned()),
+            tun: Some(Tun {
+                interface: interface.to_owned(),
+                mtu: Some(args.mtu),
+                namespace,
+                ..Tun::default()
+            }),
+            default_qdisc: Some("fq_codel".to_owned()),
+            ..Device::default()
+        };
+        super::apply_way(way.as_deref(), &mut device);
+        device
     });
     let device: Vec<_> = device.collect();
     let bridge = Bridge {
@@ -67,9 +78,9 @@ fn checked(program: &str, mut config: Config) -> anyhow::Result<Loaded> {
 }
 
 /// Returns the device of one end, with the qdisc of what leaves there.
-fn end(name: &str, args: &BridgeArgs, qdisc: &Option<String>) -> anyhow::Result<Device> {
+fn end(name: &str, args: &BridgeArgs, way: Option<&str>) -> anyhow::Result<Device> {
     let mut device = device::named(name, args.txqs.get() as u16, false)?;
-    device.qdisc.clone_from(qdisc);
+    super::apply_way(way, &mut device);
     device.default_qdisc = Some("fq_codel".to_owned());
     Ok(device)
 }

@@ -14,6 +14,7 @@ use rustix::thread::UnshareFlags;
 
 use super::stage::Orders;
 use super::unshare;
+use crate::common::failure::refused;
 
 /// A namespace and its first process, which ends when this value is dropped, or this program dies: then the kernel closes the pipe for the
 /// orders. All other processes of the namespace end with it.
@@ -49,7 +50,7 @@ impl Space {
                 let _ = tell_end.send(code as u8);
             }
         })?;
-        let pid = told.recv()??;
+        let pid = told.recv()?.map_err(refused("a namespace cannot be made"))?;
         let handle =
             Pid::from_raw(pid.cast_signed()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let handle = pidfd_open(handle, PidfdFlags::empty())?;

@@ -231,6 +231,16 @@ blocks! {
         },
         ..LINK
     };
+    a_link_follows_a_recording = Block {
+        part: "train.csv <<",
+        check: |said| assert!(said.contains("8 packets transmitted") && fastest(said)[0] >= 19.9, "{said}"),
+        ..LINK
+    };
+    a_link_is_a_file = Block {
+        part: "dsl.tc <<",
+        check: |said| assert!(fastest(said)[0] >= 23.9, "{said}"),
+        ..LINK
+    };
     links_are_chained = Block {
         part: "-- txq shell --quiet --up",
         check: |said| assert!(fastest(said)[0] >= 28.9, "{said}"),

@@ -16,9 +16,8 @@ use crate::tempdir::TempDir;
 const LONG: Duration = Duration::from_secs(600);
 
 /// Words that stand for what the machine of a reader has, and what stands for them here.
-const HERE: [(&str, &str); 6] = [
+const HERE: [(&str, &str); 5] = [
     ("tc --name shell qdisc", "tc --name link qdisc"),
-    ("curl -sI https://example.org", "true"),
     ("/etc/txq.toml", "txq.toml"),
     ("--group netadmin", "--group users"),
     ("/run/user/1000/txq", "/run/txq"),
@@ -65,6 +64,7 @@ ip address add 192.0.2.2/24 dev eth0
 for program in server client; do printf '#!/bin/sh\\nexec sleep 9\\n' > $program; chmod +x $program; done
 txq run --print-example > my.toml
 echo 'qdisc replace dev wan root pfifo' > my.tc
+printf 'up netem delay 5ms\\ndown tbf rate 9mbit burst 9k latency 5ms | netem delay 5ms\\n' > lte.tc
 echo 'qdisc replace dev udp0 root handle 1: htb' > htb.tc
 printf '[[device]]\\nname = \"d9\"\\nnull = {}\\n' > txq.toml
 cat > shaper.toml << 'END'
