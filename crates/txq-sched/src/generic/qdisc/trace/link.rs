@@ -79,7 +79,7 @@ pub(super) struct Link {
     index: usize,
     /// The start of the present segment, or the time of the last opportunity that was used.
     at: u64,
-    /// What has passed in the present segment ([`Segment::work`]), or the bytes that are left in the last opportunity.
+    /// The bytes that have passed in the present segment ([`Segment::work`]), or the bytes that are left in the last opportunity.
     done: u128,
 }
 

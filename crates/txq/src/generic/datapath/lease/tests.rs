@@ -68,18 +68,18 @@ fn lease(sender: &Sender) -> &Lease<Native> {
 
 /// Returns the sender's number if it has the turn.
 fn has_turn(sender: &Sender) -> bool {
-    Turn(lease(sender).turn.load(Relaxed)).holder() == sender.number()
+    PackedTurn(lease(sender).turn.load(Relaxed)).holder() == sender.number()
 }
 
 fn end_turn(sender: &Sender) {
-    let turn = Turn(lease(sender).turn.load(Relaxed));
-    lease(sender).turn.store(Turn::new(turn.holder(), Native::now()).0, Relaxed);
+    let turn = PackedTurn(lease(sender).turn.load(Relaxed));
+    lease(sender).turn.store(PackedTurn::new(turn.holder(), Native::now()).0, Relaxed);
 }
 
 #[test]
 fn a_turn_is_over_from_its_end_on() {
     for end in [5_000_000, (1 << 42) - 1024, 1 << 42, (1 << 57) + 1024] {
-        let turn = Turn::new(7, end);
+        let turn = PackedTurn::new(7, end);
         assert_eq!(turn.holder(), 7);
         // Also years later: a lone sender keeps its turn for as long as it sends.
         let later = [0, TURN_OF_SENDER, 1 << 41, 1 << 43, 1 << 56].map(|after| turn.is_over(end + after));
@@ -90,7 +90,7 @@ fn a_turn_is_over_from_its_end_on() {
 #[test]
 fn of_several_that_find_the_lease_free_one_takes_it() {
     let lease = Lease::<Native>::new();
-    let free = Turn(lease.turn.load(Relaxed));
+    let free = PackedTurn(lease.turn.load(Relaxed));
     let taken = [1, 2, 3].map(|number| lease.take(free, number, 1000));
     assert_eq!(taken, [true, false, false]);
 }
@@ -158,7 +158,7 @@ fn a_user_begins_a_window_with_each_256_packets() {
 fn a_wait_is_bounded() {
     let mut pair = Pair::new("pfifo");
     // A turn that does not end, of a holder that goes on.
-    let far = Turn::new(pair.holder.number(), pair.next.now() + 3_600_000_000_000 / 2);
+    let far = PackedTurn::new(pair.holder.number(), pair.next.now() + 3_600_000_000_000 / 2);
     lease(&pair.next).turn.store(far.0, Relaxed);
     let done = AtomicBool::new(false);
     let start = pair.next.now();
