@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::sim::compare::{self, Row};
-use crate::sim::run::{Report, RunError};
+use crate::sim::run::{Report, RunError, is_recorded};
 use crate::sim::scenario::{Change, Rule, Scenario, Setup};
 use anyhow::{anyhow, bail};
 use txq::stats::contention::ContentionReport;
@@ -26,6 +26,14 @@ impl<'a> Job<'a> {
     pub(super) fn new(scenario: &'a Scenario, point: &str, changes: &[Change]) -> anyhow::Result<Self> {
         let setup = scenario.setup(point, changes)?;
         Ok(Self { scenario, point: point.to_owned(), setup })
+    }
+
+    /// Returns whether a figure was published of the point that only a run with recording has.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.scenario.published.iter().any(|p| {
+            let is_of = p.variant == self.point || p.over.as_ref() == Some(&self.point);
+            is_of && is_recorded(&p.figure)
+        })
     }
 
     /// Returns the point's name in messages.
@@ -80,7 +88,7 @@ type How = fn(&Setup) -> Result<Report, RunError>;
 
 /// Runs all jobs; returns the points in the jobs' order. The first failure stops the run.
 pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, how: How) -> anyhow::Result<Vec<Point<'a>>> {
-    each(jobs, args, true, how).into_iter().collect()
+    each(jobs, args, true, |job| how(&job.setup)).into_iter().collect()
 }
 
 /// Runs all jobs. After a failure it goes on with the others, unless `ends` is set.
@@ -88,7 +96,7 @@ pub(super) fn each<'a>(
     jobs: Vec<Job<'a>>,
     args: &RunsArgs,
     ends: bool,
-    how: How,
+    how: impl Fn(&Job<'a>) -> Result<Report, RunError> + Sync,
 ) -> Vec<anyhow::Result<Point<'a>>> {
     let threads = args.threads.map_or_else(cpus, |threads| threads.size()).min(jobs.len().max(1));
     let mut tell = Tell::new(args.quiet);
@@ -97,9 +105,9 @@ pub(super) fn each<'a>(
     }
     let mut reports: Vec<Option<Result<Report, RunError>>> = jobs.iter().map(|_| None).collect();
     let mut ready = 0;
-    let timed = |job: &Job<'_>| {
+    let timed = |job: &Job<'a>| {
         let began = Instant::now();
-        (how(&job.setup), began.elapsed())
+        (how(job), began.elapsed())
     };
     parallel(&jobs, threads, timed, |at, (report, took)| {
         ready += 1;

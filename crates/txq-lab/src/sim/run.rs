@@ -92,6 +92,11 @@ struct Reading {
     shares: Vec<(Handle, u64)>,
 }
 
+/// Returns whether a figure is one that only [`run`] and [`explain`] measure, with recording.
+pub fn is_recorded(figure: &str) -> bool {
+    figures::BY_RECORD.iter().any(|prefix| figure.starts_with(prefix))
+}
+
 /// Runs a point twice: without recording for the figures, and with recording for lock waits. Recording takes time, and
 /// published results were measured without it.
 ///
@@ -128,10 +133,9 @@ fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let recorded = once(setup, Look::AtWaits)?;
     let plain = once(setup, look)?;
     let mut figures = recorded.figures;
-    let by_record = |name: &str| figures::BY_RECORD.iter().any(|prefix| name.starts_with(prefix));
-    figures.retain(|name, _| by_record(name));
+    figures.retain(|name, _| is_recorded(name));
     figures.extend(
-        plain.figures.iter().filter(|(name, _)| !by_record(name)).map(|(name, v)| (name.clone(), *v)),
+        plain.figures.iter().filter(|(name, _)| !is_recorded(name)).map(|(name, v)| (name.clone(), *v)),
     );
     Ok(Report { figures, contention: recorded.contention, xmit: recorded.xmit, ..plain })
 }

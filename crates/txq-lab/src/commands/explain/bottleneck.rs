@@ -7,6 +7,7 @@ use crate::sim::ledger::{Ledger, Phase};
 use crate::sim::scenario::setup::Workload;
 use txq::stats::contention::Lock;
 use txq_cli::common::span::Human;
+use txq_cli::common::table::number;
 
 use super::super::points::Point;
 use super::budget::{Budget, percent, share};
@@ -67,6 +68,17 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     }
     let away = budget.senders_whole.saturating_sub(senders.total());
     if share(away, budget.senders_whole) >= ASLEEP {
+        if let Workload::UdpStream { offered_mpps, .. } = point.setup.workload
+            && offered_mpps > 0.0
+        {
+            let (away, dropped) = (percent(away, budget.senders_whole), point.figure("drops_percent"));
+            return format!(
+                "Senders offer {offered_mpps} Mpps and sleep {away} of their time until packets are due; {} Mpps are sent, and {:.0} % \
+                 of the packets are dropped.",
+                number(budget.mpps),
+                dropped.unwrap_or_default()
+            );
+        }
         let until = match point.setup.workload {
             Workload::TcpRr { .. } => "an answer comes or a CPU is theirs",
             Workload::Trace { speed, .. } if speed > 0.0 => "the next packet of the capture is due",
