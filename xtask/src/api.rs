@@ -13,7 +13,7 @@ mod names;
 use names::Names;
 
 /// The crates whose users are programs.
-const CRATES: [&str; 5] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-quinn"];
+const CRATES: [&str; 6] = ["txq-sched", "txq", "txq-device", "txq-control", "txq-link", "txq-quinn"];
 
 /// What no listing may name: the machine, and the crate that promises nothing.
 const INTERNAL: [&str; 4] = ["Arch", "Native", "generic", "txq_core"];
@@ -58,6 +58,8 @@ pub(crate) fn check(bless: bool) -> Result<()> {
         let (sched_names, txq_names, own_names) = (sched_names?, txq_names?, own_names?);
         let rename = |line: &str| match name {
             "txq-sched" => own_names.rename(line, &below),
+            // It stands on txq-sched alone.
+            "txq-link" => own_names.rename(&sched_names.rename(line, &below), &below),
             _ => {
                 let line = sched_names.rename(line, &below);
                 let line = txq_names.rename(&line, &below);

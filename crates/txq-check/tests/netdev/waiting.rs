@@ -122,7 +122,7 @@ fn block_on<A: Model, T>(future: impl Future<Output = T>) -> T {
 fn sends<A: Model>(packets: u64) {
     let device = Device { record: Record::new(1), ring: Some(2), inline: false };
     let dev: NetDev<A> = device.builder().qdisc("bfifo limit 20").build().expect("a device");
-    let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(1));
+    let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
     let done = Arc::new(A::AtomicU32::new(0));
     let join = A::spawn(0, {
         let done = done.clone();
