@@ -52,8 +52,10 @@ impl Known {
 fn kinds(text: &str) -> (&str, &str) {
     let mut commands = text.split(';');
     let mut root = commands.next().unwrap_or("").split_whitespace().peekable();
-    while root.next_if(|word| ["root", "handle"].contains(word)) == Some("handle") {
-        root.next();
+    while let Some(word) = root.next_if(|word| ["root", "handle"].contains(word)) {
+        if word == "handle" {
+            root.next();
+        }
     }
     let leaf = commands.find_map(|command| {
         let words: Vec<&str> = command.split_whitespace().collect();

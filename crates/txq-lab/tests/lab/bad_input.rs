@@ -154,7 +154,7 @@ fn machines_of_sim() {
         &lab(&["sim"]),
         INPUT,
         &[
-            " of txq-lab sim: use run, published, explain, fit, machines, calibrate, sweep, merge, plan, cost or host",
+            " of txq-lab sim: use run, published, explain, fit, machines, calibrate, sweep, merge, plan, cost, host or qdiscs",
         ],
     );
     refused(&lab(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
