@@ -58,8 +58,6 @@ pub(super) struct Class<A: Arch, B> {
     pub(super) warmth: Warmth,
     /// The priorities for which it has packets to send, as a bit mask; a leaf has one at most.
     pub(super) active: u8,
-    /// The priorities for which it left its parent's feed during its turn, as a bit mask: its turn goes on when it returns.
-    pub(super) left_in_turn: u8,
     pub(super) params: ClassParams,
     /// Its neighbours, by priority.
     pub(super) links: [Link; PRIOS],
@@ -101,7 +99,6 @@ impl<A: Arch, B: Buckets<A>> Class<A, B> {
             deficit: [0; LEVELS],
             links: [Link::default(); PRIOS],
             feeds: [List::default(); PRIOS],
-            left_in_turn: 0,
             due: None,
             nap: None,
             leaf: Some(leaf),

@@ -37,11 +37,15 @@ pub(super) struct List {
     tail: u32,
     /// The class whose turn it is.
     turn: u32,
+    /// The class that left in its turn; if it returns, the turn is its own again. Meanwhile `turn` is the class that would send next. Once
+    /// that class sends, the turn is lost (`last_ptr_id`), except where a class leaves because other parts hold its tokens
+    /// ([`Buckets::ACQUIRES`]).
+    left: u32,
 }
 
 impl Default for List {
     fn default() -> Self {
-        Self { head: NIL, tail: NIL, turn: NIL }
+        Self { head: NIL, tail: NIL, turn: NIL, left: NIL }
     }
 }
 
@@ -75,12 +79,16 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         self.next
     }
 
-    fn find_next(&self) -> Option<(u32, u8)> {
+    fn find_next(&mut self) -> Option<(u32, u8)> {
         let level = (self.rows.levels != 0).then(|| self.rows.levels.trailing_zeros() as usize)?;
         let prio = self.rows.used[level].trailing_zeros() as usize;
         let mut id = self.rows.lists[level][prio].turn;
         while self.classes[id].level > 0 {
-            id = self.classes[id].feeds[prio].turn;
+            let feed = &mut self.classes[id].feeds[prio];
+            if !B::ACQUIRES {
+                feed.left = NIL;
+            }
+            id = feed.turn;
         }
         Some((id, level as u8))
     }
@@ -170,18 +178,19 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
             let mut first = 0;
-            let class = &mut self.classes[id];
-            let borrows = class.mode == Mode::Borrow;
-            let again = if borrows { std::mem::take(&mut class.left_in_turn) } else { 0 };
             for prio in bits(mask) {
                 let list = self.list_of(id, prio);
                 let is_first = list.head == NIL;
-                let (prev, next) = match again >> prio & 1 {
-                    1 if !is_first => (NIL, list.turn),
-                    _ => (list.tail, NIL),
+                let is_back = list.left == id;
+                if is_back {
+                    list.left = NIL;
+                }
+                let (prev, next) = match is_back && !is_first {
+                    true => (NIL, list.turn),
+                    false => (list.tail, NIL),
                 };
                 if is_first {
-                    *list = List { head: id, tail: id, turn: id };
+                    *list = List { head: id, tail: id, turn: id, ..*list };
                     first |= 1 << prio;
                 } else if next == NIL {
                     list.tail = id;
@@ -218,7 +227,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     }
 
     /// Unlinks a class from its lists for the priorities of `mask`, and each class above whose feed is then empty from its
-    /// own. With `keeps_turn`, a class that borrows keeps the rest of its turn for when it returns.
+    /// own. With `keeps_turn`, a class that borrows may continue its turn when it returns ([`List::left`]).
     fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
         self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
@@ -226,9 +235,11 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             for prio in bits(mask) {
                 let borrows = self.classes[id].mode == Mode::Borrow;
                 if keeps_turn && borrows && self.list_of(id, prio).turn == id {
-                    self.classes[id].left_in_turn |= 1 << prio;
                     let next = self.classes[id].links[prio].next;
                     let list = self.list_of(id, prio);
+                    if list.left == NIL {
+                        list.left = id;
+                    }
                     list.turn = if next == NIL { list.head } else { next };
                 } else {
                     self.end_turn(id, prio);
