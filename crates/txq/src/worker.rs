@@ -11,7 +11,7 @@
 //! | the program's own | [`Builder::build`], [`Worker::poll`] | programs around epoll or mio |
 //!
 //! A device shares a thread only if the program says so, however many devices there are. A driver that blocks, against its
-//! contract, or a slow qdisc holds up all devices of its thread, and a thread of a pool has no [spin](Builder::spin). A default that
+//! contract, or a slow qdisc holds up all devices of its thread, and a thread of a pool does not spin. A default that
 //! changed with the number of devices would begin to do so in silence. For many devices that are mostly idle the pool is two calls:
 //! [`Builder::build`] in place of [`Builder::start`], and [`WorkerPool::drive`](crate::WorkerPool::drive).
 //!

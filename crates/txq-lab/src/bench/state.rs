@@ -3,7 +3,7 @@
 //! The code that runs says it: one thread enqueues and dequeues packets of many flows, and valgrind's tool `lackey` prints the
 //! address of each access. (Accesses announced by hand would have to be kept right in each of thirty qdiscs; a debugger's watch or
 //! the pages that the kernel marks as written see neither reads nor lines.) The calls are told apart by stores to known
-//! addresses, which the trace contains ([`ops`]). A line counts if a call writes it: a line that is only read stays in the cache
+//! addresses, which the trace contains (`ops`). A line counts if a call writes it: a line that is only read stays in the cache
 //! of each CPU. Packets and the stack do not count: the simulator knows the accesses to packets, and a stack does not move.
 //!
 //! The same calls without valgrind, and without the stores, take the time of the qdisc's own code.
