@@ -30,7 +30,10 @@ use txq_sched::Nanos;
 
 use crate::link::Link;
 use crate::packet::Direction;
-use crate::wire::{Datagram, PAIR, Shared, Wire, lock};
+use crate::wire::{Datagram, PAIR, Wire, lock};
+
+/// A shared [`Wire`].
+type Shared<W> = Arc<Mutex<Wire<W>>>;
 
 /// A link to whose ends sockets are bound. Cloning it makes another handle on the same link.
 #[derive(Clone)]

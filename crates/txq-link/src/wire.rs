@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use txq_sched::Nanos;
 
@@ -69,9 +69,6 @@ struct Inbox<W> {
     arrived: VecDeque<Datagram>,
     waker: Option<W>,
 }
-
-/// A shared [`Wire`].
-pub(crate) type Shared<W> = Arc<Mutex<Wire<W>>>;
 
 impl<W> Wire<W> {
     /// Returns a wire without sockets.
