@@ -38,8 +38,8 @@ pub(super) struct List {
     /// The class whose turn it is.
     turn: u32,
     /// The class that left in its turn; if it returns, the turn is its own again. Meanwhile `turn` is the class that would send next. Once
-    /// that class sends, the turn is lost (`last_ptr_id`), except where a class leaves because other parts hold its tokens
-    /// ([`Buckets::ACQUIRES`]).
+    /// that class sends, the turn is lost (`last_ptr_id`). Where a class leaves because other parts hold its tokens
+    /// ([`Buckets::ACQUIRES`]), the turn is lost at the end of another one's, so a class that is deleted holds none.
     left: u32,
 }
 
@@ -151,7 +151,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             if list.turn != id {
                 return;
             }
-            list.turn = if next == NIL { list.head } else { next };
+            (list.turn, list.left) = (if next == NIL { list.head } else { next }, NIL);
             let class = &self.classes[id];
             if next != NIL || class.mode == Mode::Send {
                 return;
