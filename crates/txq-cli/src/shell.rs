@@ -107,14 +107,14 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
     let environment = environment(&name, ends, outside != Outside::Pasta);
     let (rules, pasta) = match (&mut other, outside) {
         (Some(far), Outside::Pasta) => {
-            far.order(&Orders { link: Some(link), ..Orders::default() })?;
+            far.order(Orders { link: Some(link), ..Orders::default() })?;
             (None, Some(pasta::start(far)?))
         }
         (Some(far), _) => {
             let serve = args.serve.iter();
             let command = serve.flat_map(|server| ["sh", "-c", &**server].map(OsString::from)).collect();
             let environment = environment.clone();
-            far.order(&Orders { link: Some(link), proc: true, command, environment, ..Orders::default() })?;
+            far.order(Orders { link: Some(link), proc: true, command, environment, ..Orders::default() })?;
             if args.serve.is_some() {
                 wait_for_server(far);
             }
@@ -122,7 +122,7 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
         }
         (None, _) => (stage::configure(&link)?, None),
     };
-    near.order(&Orders {
+    near.order(Orders {
         link: Some(Link {
             interface: INTERFACE.to_owned(),
             end: near_end,
@@ -134,6 +134,7 @@ pub(crate) fn shell(args: &ShellArgs) -> anyhow::Result<ExitCode> {
         command: command(&args.command),
         environment,
         control: Some(name.clone()),
+        ..Orders::default()
     })?;
     if !args.quiet {
         eprintln!(

@@ -34,7 +34,7 @@ pub(super) fn start(far: &Space) -> anyhow::Result<Space> {
     command.extend(["-t", "none", "-u", "none", "-T", "none", "-U", "none", "--netns"].map(OsString::from));
     command.push(far.network().into());
     let mut pasta = Space::start("pasta", UnshareFlags::empty(), in_background())?;
-    pasta.order(&Orders { command, ..Orders::default() })?;
+    pasta.order(Orders { command, ..Orders::default() })?;
     let mut ended = false;
     let has_route = |far: &Space| {
         let routes = far.read("route");

@@ -1,20 +1,22 @@
 //! A namespace as the process outside sees it: its first process, the orders for it, and its end.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
+use anyhow::bail;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::UnshareFlags;
 
 use super::stage::Orders;
 use super::unshare;
-use crate::common::failure::refused;
+use crate::common::failure::{Refused, refused};
 
 /// A namespace and its first process, which ends when this value is dropped, or this program dies: then the kernel closes the pipe for the
 /// orders. All other processes of the namespace end with it.
@@ -25,6 +27,10 @@ pub(super) struct Space {
     orders: File,
     /// The other end, which the first process opens by its path.
     _read: OwnedFd,
+    /// The first process writes here when it has prepared the namespace. The end of the pipe is its death.
+    prepared: File,
+    /// The path of the other end.
+    told: PathBuf,
     ended: Receiver<u8>,
     code: Option<u8>,
 }
@@ -34,9 +40,11 @@ impl Space {
     /// stays in the namespaces with it.
     pub(super) fn start(name: &str, flags: UnshareFlags, mut command: Command) -> anyhow::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (prepared, told_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let of_own = |end: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), end.as_raw_fd());
+        let (path, prepared_path) = (of_own(&read), PathBuf::from(of_own(&told_end)));
         let (tell, told) = mpsc::channel();
         let (tell_end, ended) = mpsc::channel();
-        let path = format!("/proc/{}/fd/{}", std::process::id(), read.as_raw_fd());
         // Namespaces belong to a thread, and a process that it starts is in them.
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut start = || -> io::Result<Child> {
@@ -49,12 +57,22 @@ impl Space {
                 let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
                 let _ = tell_end.send(code as u8);
             }
+            drop(told_end);
         })?;
         let pid = told.recv()?.map_err(refused("a namespace cannot be made"))?;
         let handle =
             Pid::from_raw(pid.cast_signed()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let handle = pidfd_open(handle, PidfdFlags::empty())?;
-        Ok(Self { pid, handle, orders: write.into(), _read: read, ended, code: None })
+        Ok(Self {
+            pid,
+            handle,
+            orders: write.into(),
+            _read: read,
+            prepared: prepared.into(),
+            told: prepared_path,
+            ended,
+            code: None,
+        })
     }
 
     /// Returns the path of the network namespace.
@@ -67,10 +85,14 @@ impl Space {
         fs::read_to_string(format!("/proc/{}/net/{file}", self.pid)).unwrap_or_default()
     }
 
-    /// Lets the first process do its work.
-    pub(super) fn order(&mut self, orders: &Orders) -> anyhow::Result<()> {
-        let line = serde_json::to_string(orders)? + "\n";
-        Ok(self.orders.write_all(line.as_bytes())?)
+    /// Lets the first process do its work; returns when the namespace is prepared, whether the program there has started or not.
+    pub(super) fn order(&mut self, orders: Orders) -> anyhow::Result<()> {
+        let line = serde_json::to_string(&Orders { prepared: self.told.clone(), ..orders })? + "\n";
+        self.orders.write_all(line.as_bytes())?;
+        if self.prepared.read(&mut [0])? == 0 {
+            bail!(Refused("a namespace cannot be prepared, for the reason above".to_owned()));
+        }
+        Ok(())
     }
 
     /// Returns the exit code of the first process once it has ended.

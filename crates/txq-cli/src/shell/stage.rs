@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, exit};
 use std::thread;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub(super) struct Orders {
     pub(super) environment: BTreeMap<String, String>,
     /// The name of the control socket to remove if the program that gave the orders dies.
     pub(super) control: Option<String>,
+    /// The pipe to write to when the namespace is prepared; [`Space::order`](super::space::Space::order) names it.
+    pub(super) prepared: PathBuf,
 }
 
 /// The end of a link in a namespace.
@@ -72,7 +74,11 @@ pub(super) fn run(path: &Path) -> anyhow::Result<ExitCode> {
         control.iter().for_each(|name| remove(name));
         exit(1);
     })?;
+    // Its path ends with the old `/proc`.
+    let mut prepared = File::options().write(true).open(&orders.prepared)?;
     let _nat = prepare(&orders)?;
+    prepared.write_all(&[0])?;
+    drop(prepared);
     let Some((program, arguments)) = orders.command.split_first() else {
         user::renounce()?;
         loop {

@@ -38,6 +38,59 @@ fn a_link_has_its_delay_and_its_rate_for_root_and_for_users() {
 }
 
 #[test]
+fn a_program_starts_after_the_far_end_is_prepared() {
+    let test = "a_program_starts_after_the_far_end_is_prepared";
+    if !ready(test, &["ip"]) {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let bench = Bench::new();
+    // The far end's first process is stopped as soon as it exists. One that was quicker proves nothing.
+    for _ in 0..100 {
+        let mut shell = bench.shell(User::Root);
+        let shell = Running::start(shell.args(["--peer", "--quiet", "--", "echo", "begun"]));
+        let mut far = None;
+        assert!(wait_until(LONG, || {
+            far = background_stage();
+            far.is_some()
+        }));
+        let far = far.expect("a process");
+        // SAFETY: kill has no memory preconditions, and the shell ends this process only after the signals.
+        let signal = |signal| unsafe { assert_eq!(libc::kill(far, signal), 0) };
+        signal(libc::SIGSTOP);
+        let addresses = || std::fs::read_to_string(format!("/proc/{far}/net/fib_trie")).unwrap_or_default();
+        assert!(wait_until(LONG, || is_stopped(far)));
+        let is_early = !addresses().contains("198.18.");
+        if is_early {
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(shell.text(), "", "the program does not wait for the far end");
+        }
+        signal(libc::SIGCONT);
+        let ended = shell.finish(LONG);
+        assert_eq!((&*ended.stdout, ended.status.code()), ("begun\n", Some(0)), "{}", ended.stderr);
+        if is_early {
+            return;
+        }
+    }
+    println!("SKIP {test}: the far end was always prepared before it could be stopped");
+}
+
+/// Returns the first process of the far end's namespace, whose output goes where its errors go.
+fn background_stage() -> Option<libc::pid_t> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let stage = processes.map(|process| process.path()).find(|process| {
+        let file = |number: u8| std::fs::read_link(process.join(format!("fd/{number}"))).ok();
+        has_word(&process.join("cmdline"), "--stage") && file(1).is_some() && file(1) == file(2)
+    })?;
+    stage.file_name()?.to_str()?.parse().ok()
+}
+
+fn is_stopped(process: libc::pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+}
+
+#[test]
 fn all_protocols_pass_and_each_loss_is_counted() {
     let test = "all_protocols_pass_and_each_loss_is_counted";
     if !ready(test, &["ping"]) {
