@@ -21,7 +21,7 @@ It ends on SIGINT and SIGTERM; its queued packets are dropped. Only its own user
 pub(super) const BRIDGE_EXAMPLES: &str = "\
 Examples:
   txq bridge eth0 eth1 --up 'cake bandwidth 20mbit' --down 'cake bandwidth 100mbit'
-  txq bridge eth0 eth1 --preset lte.tc           a file with the lines 'up QDISC' and 'down QDISC'
+  txq bridge eth0 eth1 --preset lte              a link that many people have; or a file with lines 'up QDISC' and 'down QDISC'
   txq bridge af_xdp:eth0 tap:vm0
   txq bridge tun:vpn0 tun:vpn1 --up 'netem delay 40ms'
   txq bridge eth0 eth1 --client-socket /run/txq/wan.sock --client-group users
@@ -42,9 +42,10 @@ pub(crate) struct BridgeArgs {
     /// The qdisc from the second end to the first, that is of the first device [default: fq_codel]
     #[arg(long, value_name = "QDISC")]
     pub(crate) down: Option<String>,
-    /// A file with a line "up QDISC" and a line "down QDISC"; --up and --down take the place of its lines
-    #[arg(long, value_name = "FILE")]
-    pub(crate) preset: Option<PathBuf>,
+    /// A link that many people have: dsl, cable, 3g, lte, starlink, geo, wifi or conference; or a file with a line "up QDISC" and a line
+    /// "down QDISC". --up and --down take the place of its lines
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) preset: Option<String>,
     /// Number of queues of each interface, each with a receiving thread
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) txqs: Txqs,

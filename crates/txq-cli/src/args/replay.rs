@@ -50,9 +50,9 @@ pub(crate) struct ReplayArgs {
     /// The root qdisc in tc's syntax, or several: 'tbf .. | netem ..' [default: the default qdisc; with several txqs, mq over it]
     #[arg(long, visible_alias = "up", value_name = "QDISC")]
     pub(crate) qdisc: Option<String>,
-    /// A file of `txq shell --preset`, whose line "up QDISC" is the root qdisc
-    #[arg(long, value_name = "FILE")]
-    pub(crate) preset: Option<PathBuf>,
+    /// A preset or file of `txq shell --preset`, whose line "up QDISC" is the root qdisc
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) preset: Option<String>,
     /// The default qdisc, which mq attaches to each txq [default: pfifo_fast]
     #[arg(long, value_name = "QDISC")]
     pub(crate) default_qdisc: Option<String>,

@@ -12,7 +12,8 @@ Examples:
   txq shell --up 'netem delay 50ms loss 1%' -- ping -c 3 192.0.2.1
   txq shell --serve 'iperf3 -s' --up 'tbf rate 5mbit burst 10k latency 50ms' -- sh -c 'iperf3 -c $TXQ_FAR'
   txq shell --peer --name lab                    and in another terminal, the other end: txq shell --far lab
-  txq shell --preset lte.tc --peer               a file with the lines 'up QDISC' and 'down QDISC'
+  txq shell --preset lte --peer                  a link that many people have
+  txq shell --preset ./link.tc --peer            a file with the lines 'up QDISC' and 'down QDISC'
   txq tc --name shell qdisc change dev up root netem delay 80ms          meanwhile; also `txq top` and `txq trace`
 
 CMD (default: $SHELL) runs in network, mount and process namespaces of its own. All its packets, of any protocol, pass the devices
@@ -38,9 +39,10 @@ pub(crate) struct ShellArgs {
     /// The qdisc of what the shell receives [default: fq_codel]
     #[arg(long, value_name = "QDISC")]
     pub(crate) down: Option<String>,
-    /// A file with a line "up QDISC" and a line "down QDISC"; --up and --down take the place of its lines
-    #[arg(long, value_name = "FILE")]
-    pub(crate) preset: Option<PathBuf>,
+    /// A link that many people have: dsl, cable, 3g, lte, starlink, geo, wifi or conference; or a file with a line "up QDISC" and a line
+    /// "down QDISC". --up and --down take the place of its lines
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) preset: Option<String>,
     /// Have a second namespace at the other end of the link, which `txq shell --far` enters, instead of the machine
     #[arg(long)]
     pub(crate) peer: bool,

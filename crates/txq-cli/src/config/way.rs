@@ -1,10 +1,11 @@
-//! One way through a link in words: the texts of `--up` and `--down`, and the files of `--preset`.
+//! One way through a link in words: the texts of `--up` and `--down`, and the presets and files of `--preset`.
 
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
 
 use anyhow::{Context, bail, ensure};
 use txq_control::tc;
+use txq_link::presets;
 
 use super::Device;
 
@@ -19,23 +20,31 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// Returns the texts of a file, if one is given, with those of the command line in their place.
+    /// Returns the texts of a preset, if one is given by its name or as a file, with those of the command line in their place.
     pub(crate) fn of(
-        preset: Option<&Path>,
+        preset: Option<&str>,
         up: Option<&String>,
         down: Option<&String>,
     ) -> anyhow::Result<Self> {
-        let file = preset.map(Self::read).transpose()?.unwrap_or_default();
-        let ways = Self { up: up.cloned().or(file.up), down: down.cloned().or(file.down) };
+        let preset = preset.map(Self::read).transpose()?.unwrap_or_default();
+        let ways = Self { up: up.cloned().or(preset.up), down: down.cloned().or(preset.down) };
         for way in [&ways.up, &ways.down].into_iter().flatten() {
             way.split('|').flat_map(tc::warnings).for_each(|warning| eprintln!("{warning}"));
         }
         Ok(ways)
     }
 
-    fn read(path: &Path) -> anyhow::Result<Self> {
-        let place = || format!("--preset {}", path.display());
-        let text = fs::read_to_string(path).with_context(place)?;
+    fn read(preset: &str) -> anyhow::Result<Self> {
+        let place = || format!("--preset {preset}");
+        if let Some(known) = presets().iter().find(|known| known.name == preset) {
+            return Self::parse(known.text).with_context(place);
+        }
+        let text = fs::read_to_string(preset).map_err(|error| {
+            let is_name = error.kind() == ErrorKind::NotFound && !preset.contains(['/', '.']);
+            let names = presets().iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            let presets = if is_name { format!(", and no preset: they are {names}") } else { String::new() };
+            anyhow::Error::from(error).context(format!("{} is no file{presets}", place()))
+        })?;
         Self::parse(&text).with_context(place)
     }
 
@@ -100,6 +109,19 @@ mod tests {
             "qdisc add parent 2:1 handle 3: pie",
         ];
         assert_eq!(chain, (Some("handle 1: netem delay 5ms".to_owned()), below.map(str::to_owned).to_vec()));
+    }
+
+    #[test]
+    fn presets_have_both_ways_and_the_command_line_counts_first() {
+        for preset in presets() {
+            let ways = Ways::of(Some(preset.name), None, Some(&"pfifo".to_owned())).expect(preset.name);
+            assert!(ways.up.is_some_and(|up| up.starts_with("tbf ")), "{}", preset.name);
+            assert_eq!(ways.down.as_deref(), Some("pfifo"));
+        }
+        let error = format!("{:#}", Ways::of(Some("lt"), None, None).unwrap_err());
+        assert!(error.starts_with("--preset lt is no file, and no preset: they are dsl, cable, "), "{error}");
+        let error = format!("{:#}", Ways::of(Some("./lte"), None, None).unwrap_err());
+        assert!(error.starts_with("--preset ./lte is no file: "), "{error}");
     }
 
     #[test]

@@ -64,7 +64,7 @@ ip address add 192.0.2.2/24 dev eth0
 for program in server client; do printf '#!/bin/sh\\nexec sleep 9\\n' > $program; chmod +x $program; done
 txq run --print-example > my.toml
 echo 'qdisc replace dev wan root pfifo' > my.tc
-printf 'up netem delay 5ms\\ndown tbf rate 9mbit burst 9k latency 5ms | netem delay 5ms\\n' > lte.tc
+printf 'up netem delay 5ms\\ndown tbf rate 9mbit burst 9k latency 5ms | netem delay 5ms\\n' > link.tc
 echo 'qdisc replace dev udp0 root handle 1: htb' > htb.tc
 printf '[[device]]\\nname = \"d9\"\\nnull = {}\\n' > txq.toml
 cat > shaper.toml << 'END'
