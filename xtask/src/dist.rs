@@ -24,14 +24,15 @@ const COMMANDS: [(&str, &str); 4] = [
     ("exec --qdisc fq -- /nothing", "/nothing"),
 ];
 
-/// Builds the binaries by a profile of Cargo.toml; with `alone`, runs this machine's one in an empty folder.
-pub(crate) fn dist(profile: &str, alone: bool) -> Result<()> {
+/// Builds the binaries by a profile of Cargo.toml, or with `own` that of this machine's processor; with `alone`, runs this machine's one in an
+/// empty folder.
+pub(crate) fn dist(profile: &str, alone: bool, own: bool) -> Result<()> {
     // The folder of the profile `dev` has another name.
     let built = if profile == "dev" { "debug" } else { profile };
     run(&mut cargo(false, &["build", "--quiet", "--profile", profile, "-p", "txq-preload"]))?;
     let library = Path::new(root()).join("target").join(built).join("libtxq_preload.so");
     fs::create_dir_all(Path::new(root()).join(FILES))?;
-    for (processor, is_own) in PROCESSORS {
+    for (processor, is_own) in PROCESSORS.into_iter().filter(|(_, is_own)| *is_own || !own) {
         let target = format!("{processor}-unknown-linux-musl");
         if !has(&target)? {
             println!("SKIP dist: {processor}: rustup target add {target}");

@@ -51,6 +51,9 @@ enum Chore {
         /// Run this machine's binary in an empty folder
         #[arg(long = "try")]
         alone: bool,
+        /// Build this machine's binary alone
+        #[arg(long)]
+        own: bool,
         /// The profile of Cargo.toml; `dev` compiles fastest
         #[arg(long, value_name = "NAME", default_value = "dist")]
         profile: String,
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
         Chore::Check(args) => check::run(&args),
         Chore::Bench { last } => bench::run(last),
         Chore::Deb { install } => deb::deb(install),
-        Chore::Dist { alone, profile } => dist::dist(&profile, alone),
+        Chore::Dist { alone, own, profile } => dist::dist(&profile, alone, own),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
