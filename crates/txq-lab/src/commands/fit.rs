@@ -15,7 +15,7 @@ use super::points::{self, Job};
 /// A figure this near to the wanted one, as a part of it, is good enough.
 const NEAR: f64 = 0.005;
 /// Digits of the values that are tried: more would exceed the precision of a simulation.
-const DIGITS: i32 = 3;
+const VALUE_DIGITS: i32 = 3;
 
 /// A tried value, and the resulting figure.
 #[derive(Debug, Clone, Copy)]
@@ -120,9 +120,9 @@ fn search(
 fn middle(low: f64, high: f64) -> f64 {
     let middle = if low > 0.0 { (low * high).sqrt() } else { (low + high) / 2.0 };
     let order = middle.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
-    let unit = 10_f64.powi((order + 1 - DIGITS).abs());
+    let unit = 10_f64.powi((order + 1 - VALUE_DIGITS).abs());
     // Divides by a whole number, so that the decimal digits are exact: 1.23.
-    if order + 1 >= DIGITS { (middle / unit).round() * unit } else { (middle * unit).round() / unit }
+    if order + 1 >= VALUE_DIGITS { (middle / unit).round() * unit } else { (middle * unit).round() / unit }
 }
 
 fn best(tried: &[Tried], wanted: f64) -> Option<Tried> {
