@@ -51,11 +51,11 @@ impl Op {
         [Self::Descriptor, Self::Data, Self::Enqueue, Self::Dequeue, Self::Drop];
 }
 
-/// A store to one of these addresses begins or ends a part of the trace: the first ones begin an [`Op`], and those from [`END`] on
+/// A store to one of these addresses begins or ends a part of the trace: the first ones begin an [`Op`], and those from [`ENDS_AT`] on
 /// end it and name the flow.
-static MARKS: [AtomicU8; END + FLOWS as usize] = [const { AtomicU8::new(0) }; END + FLOWS as usize];
+static MARKS: [AtomicU8; ENDS_AT + FLOWS as usize] = [const { AtomicU8::new(0) }; ENDS_AT + FLOWS as usize];
 /// Where the marks of ends begin.
-pub(super) const END: usize = 8;
+pub(super) const ENDS_AT: usize = 8;
 
 /// Receives the begin and the end of each call.
 pub(super) trait Mark {
@@ -73,7 +73,7 @@ impl Mark for Traced {
     }
     #[inline]
     fn end(&mut self, flow: u32) {
-        MARKS[END + flow as usize].store(1, Relaxed);
+        MARKS[ENDS_AT + flow as usize].store(1, Relaxed);
     }
 }
 

@@ -24,7 +24,7 @@ const DRIVER_LINES: u64 = 1;
 /// The shortest and the longest time of an access, in nanoseconds.
 const HIT: (f64, f64) = (0.01, 100.0);
 /// How near a price must come to what was measured, as a part of it, and after how many trials the search ends anyway.
-const NEAR: f64 = 0.002;
+const CONVERGED_WITHIN: f64 = 0.002;
 const TRIALS: u32 = 20;
 /// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when
 /// they know that they are busy.
@@ -77,10 +77,10 @@ impl Simulated {
             Ok(machine.of_one(NATIVE.priced[0])? - machine.of_one(NATIVE.priced[1])?)
         };
         let first = |hit| Self::with(machine, hit, 0.0).of_one(NATIVE.priced[0]);
-        let hit = solve(ns[0] - ns[1], NEAR * ns[0], apart)?;
+        let hit = solve(ns[0] - ns[1], CONVERGED_WITHIN * ns[0], apart)?;
         let priced = match ns[0] - first(hit)? {
             call if call > 0.0 => Self::with(machine, hit, call),
-            _ => Self::with(machine, solve(ns[0], NEAR * ns[0], first)?, 0.0),
+            _ => Self::with(machine, solve(ns[0], CONVERGED_WITHIN * ns[0], first)?, 0.0),
         };
         let there = States::known().path_ns;
         Ok(Self { code: (ns[0] / there[0] + ns[1] / there[1]) / 2.0, ..priced })

@@ -23,7 +23,7 @@ const WARM_UP_PART: f64 = 0.5;
 /// The shortest warm-up, in milliseconds: the senders' starts are spread over half of it.
 const SHORTEST_WARM_UP: f64 = 0.1;
 /// A way whose screening shows less than this part of the rate is not run with more seeds.
-const NEAR: f64 = 0.85;
+const SCREENED_RATE: f64 = 0.85;
 /// Ways that are run with more seeds at a time, and those of them that promise enough to spare.
 const PROMISING: usize = 6;
 const SAFE: usize = 2;
@@ -227,7 +227,7 @@ fn promising(ways: &[Way], rate: f64) -> Vec<usize> {
     let above = |part: f64, n: usize| {
         left.iter().copied().filter(move |&at| ways[at].most().median >= part * rate).take(n)
     };
-    let mut found: Vec<usize> = above(NEAR, PROMISING).collect();
+    let mut found: Vec<usize> = above(SCREENED_RATE, PROMISING).collect();
     // The screening and the seeds differ, so those with enough to spare get a little more than that.
     let safe: Vec<usize> = above(1.1 * (1.0 + ENOUGH_MARGIN), PROMISING + SAFE)
         .filter(|at| !found.contains(at))
