@@ -34,7 +34,7 @@ use rustix::net::netdevice::name_to_index;
 use support::skip::{note_missing, require_af_xdp, require_root, require_tools};
 
 const TURN: Duration = Duration::from_millis(500);
-/// Most frames on their way, frames between two looks at the counter, and frames in a system call.
+/// Most frames on their way, frames between two readings of the counter, and frames in a system call.
 const WINDOW: u64 = 1024;
 const PORTION: u64 = 256;
 const BATCH: usize = 64;

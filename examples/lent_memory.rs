@@ -97,7 +97,7 @@ impl Complete for Done {
             // SAFETY: the card returns each offset once.
             done.push_back(unsafe { self.pool.packet_at(offset) });
         }
-        // The card has no interrupt: look again in 50 us.
+        // The card has no interrupt: poll again in 50 us.
         Some(clock.now() + 50_000)
     }
 }

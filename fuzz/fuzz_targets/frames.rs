@@ -1,4 +1,4 @@
-//! Frames through a device: filters, cuts, checksums and qdiscs that look into packets take any bytes, and count each packet once.
+//! Frames through a device: filters, cuts, checksums and qdiscs that inspect packets take any bytes, and count each packet once.
 #![no_main]
 
 use std::cell::RefCell;

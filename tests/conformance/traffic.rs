@@ -38,7 +38,7 @@ pub(crate) fn packet(link: Link, sender: u8, number: u32, payload: usize) -> Vec
     packet
 }
 
-/// Where packets go: a UDP device sends them there, and nobody looks elsewhere.
+/// Where packets go: a UDP device sends them there, and nobody captures elsewhere.
 pub(crate) const PORT: u16 = 4789;
 
 /// Returns the payload of a datagram as a packet that begins with IP.

@@ -290,7 +290,7 @@ fn fuzz(deep: bool) -> Result<()> {
             command.arg("--codegen-units=4").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         }
         if target == "clients" {
-            // Its threads start and end while the sanitizer looks for leaks.
+            // Its threads start and end while the sanitizer searches for leaks.
             command.env("ASAN_OPTIONS", "detect_leaks=0");
         }
         crate::run(command.args(["--", &time, "-verbosity=0"]))

@@ -62,7 +62,7 @@ pub(crate) fn check() -> Result<()> {
         }
     }
     if found > 0 {
-        bail!("{found} sentences need another look (CONTRIBUTING.md, \"Words\")");
+        bail!("{found} sentences need a second draft (CONTRIBUTING.md, \"Words\")");
     }
     Ok(())
 }

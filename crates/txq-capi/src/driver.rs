@@ -18,11 +18,11 @@ use crate::slab::Slab;
 use crate::strings::{Sized32, check_size, null, text};
 
 /// Frames of one call of `start_xmit`, at most.
-const FRAMES: usize = 64;
+const FRAMES_PER_CALL: usize = 64;
 /// When a device that keeps nothing is asked again after it has refused frames, in nanoseconds.
-const RETRY: u64 = 50_000;
-/// The first and the longest time between two looks for completions, in nanoseconds.
-const POLL: u64 = 20_000;
+const REFUSED_RETRY: u64 = 50_000;
+/// The first and the longest time between two polls for completions, in nanoseconds.
+const FIRST_POLL: u64 = 20_000;
 const LONGEST_POLL: u64 = 1_000_000;
 
 /// A frame that a custom device sends.
@@ -163,8 +163,9 @@ impl Custom {
             driver.mtu = 1500;
         }
         let room = driver.ring as usize;
-        let kept =
-            |_| Mutex::new(Kept { frames: Slab::with_capacity(room), done: PacketList::new(), wait: POLL });
+        let kept = |_| {
+            Mutex::new(Kept { frames: Slab::with_capacity(room), done: PacketList::new(), wait: FIRST_POLL })
+        };
         let queues = (0..driver.txqs).map(kept).collect();
         Ok(Arc::new(Self { driver, name, queues, misuses: AtomicU64::new(0) }))
     }
@@ -293,7 +294,7 @@ struct AtOnce {
 impl Transmit for AtOnce {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         while !batch.is_empty() {
-            let (mut frames, mut n) = ([NO_FRAME; FRAMES], 0);
+            let (mut frames, mut n) = ([NO_FRAME; FRAMES_PER_CALL], 0);
             for (place, packet) in frames.iter_mut().zip(batch.iter()) {
                 *place = frame(packet, 0);
                 n += 1;
@@ -303,7 +304,7 @@ impl Transmit for AtOnce {
             batch.move_front(taken, &mut sent);
             cx.sent_all(&mut sent);
             if taken < n {
-                return Status::Busy { retry: Some(if retry == 0 { RETRY } else { retry }) };
+                return Status::Busy { retry: Some(if retry == 0 { REFUSED_RETRY } else { retry }) };
             }
         }
         Status::Ok
@@ -323,9 +324,9 @@ struct Later {
 impl Transmit for Later {
     fn start_xmit(&mut self, batch: &mut PacketList, _cx: &mut TxCx<'_>) -> Status {
         while !batch.is_empty() {
-            let (mut frames, mut n) = ([NO_FRAME; FRAMES], 0);
+            let (mut frames, mut n) = ([NO_FRAME; FRAMES_PER_CALL], 0);
             let mut queue = self.custom.queue(self.txq);
-            while n < FRAMES
+            while n < FRAMES_PER_CALL
                 && let Some(packet) = batch.pop_front()
             {
                 let mut offered = frame(&packet, 0);
@@ -333,7 +334,7 @@ impl Transmit for Later {
                 frames[n] = offered;
                 n += 1;
             }
-            queue.wait = POLL;
+            queue.wait = FIRST_POLL;
             // The callback may complete frames.
             drop(queue);
             let (taken, retry) = self.custom.call(self.txq, &frames[..n]);
@@ -348,7 +349,7 @@ impl Transmit for Later {
                 let keeps = queue.frames.len() > 0 || !queue.done.is_empty();
                 let retry = match retry {
                     0 if keeps => None,
-                    0 => Some(RETRY),
+                    0 => Some(REFUSED_RETRY),
                     retry => Some(retry),
                 };
                 return if batch.is_empty() { Status::Ok } else { Status::Busy { retry } };
@@ -376,7 +377,7 @@ impl Complete for Done {
         if queue.frames.len() == 0 && queue.done.is_empty() {
             return None;
         }
-        queue.wait = if came > 0 { POLL } else { (queue.wait * 2).min(LONGEST_POLL) };
+        queue.wait = if came > 0 { FIRST_POLL } else { (queue.wait * 2).min(LONGEST_POLL) };
         Some(clock.now().saturating_add(queue.wait))
     }
 }

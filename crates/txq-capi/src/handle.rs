@@ -21,7 +21,7 @@ const IN_USE: u32 = 1;
 /// A call panicked; the value may be inconsistent.
 const BROKEN: u32 = 2;
 /// The tag of a handle that was freed. Memory of freed handles is used again, so only most such uses are found.
-const GONE: u32 = 0xdead_7890;
+const FREED_TAG: u32 = 0xdead_7890;
 
 /// A value that one thread at a time uses. The tag is first, so that it can be read whatever handle a caller passes.
 #[repr(C)]
@@ -111,7 +111,7 @@ impl<T: Value> Handle<T> {
         if checked.state.swap(IN_USE, Acquire) == IN_USE {
             return Err(refused(IN_USE, T::NAME));
         }
-        checked.tag.store(GONE, Relaxed);
+        checked.tag.store(FREED_TAG, Relaxed);
         // SAFETY: `create` made it from a box, the tag says that it was not freed, and no call uses it.
         let boxed = unsafe { Box::from_raw(handle) };
         Ok(Some(boxed.value.into_inner()))

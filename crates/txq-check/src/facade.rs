@@ -70,7 +70,7 @@ macro_rules! facade {
                             pause();
                         }
                     }
-                    // One look: a second one would double the interleavings and find nothing that a later try does not.
+                    // One load: a second one would double the interleavings and find nothing that a later try does not.
                     fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
                         Some(self.0.load(order)).filter(|value| ok(*value))
                     }

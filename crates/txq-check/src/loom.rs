@@ -14,7 +14,7 @@ use crate::facade::facade;
 
 facade!(loom);
 
-/// Number of failed looks of a thread after which its execution is followed to its end, but not branched any further.
+/// Number of failed checks by a thread after which its execution is followed to its end, but not branched any further.
 const PAUSES: u32 = 2;
 /// Size of a thread's stack, in words.
 const STACK: usize = 16 << 10;
@@ -24,7 +24,7 @@ const STACK: usize = 16 << 10;
 }
 
 /// Lets other threads run. Two threads that wait for a third can take turns for ever, and loom would explore each number of
-/// turns, although a thread that looks once more without success has done nothing that others can observe.
+/// turns, although a thread that checks once more without success has done nothing that others can observe.
 fn pause() {
     let paused = PAUSED.with(|p| p.replace(p.get() + 1));
     if paused >= PAUSES {

@@ -49,7 +49,7 @@ unsafe impl Arch for Shuttle {
 
 /// Size of a thread's stack, in bytes: devices fit on it.
 const STACK: usize = 128 << 10;
-/// Depth of the bugs that PCT looks for: the number of scheduling points that must fall right.
+/// Depth of the bugs that PCT finds: the number of scheduling points that must fall right.
 const PCT_DEPTH: usize = 3;
 
 impl Model for Shuttle {

@@ -25,7 +25,7 @@ use txq_device::Null;
 
 /// The classes that the thread floods at all times.
 const BUSY: u32 = 200;
-/// How long a leaf is idle before its memory is looked at.
+/// How long a leaf is idle before its memory is measured.
 const IDLE: Duration = Duration::from_secs(6);
 
 fn main() -> Result<(), Box<dyn Error>> {

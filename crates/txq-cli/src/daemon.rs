@@ -34,8 +34,8 @@ use notify::Manager;
 pub(crate) use realtime::Realtime;
 pub(crate) use state::{Meters, State};
 
-/// How often the daemon looks for signals.
-const TICK: Duration = Duration::from_millis(20);
+/// How often the daemon checks for signals.
+const DAEMON_TICK: Duration = Duration::from_millis(20);
 
 /// Serves commands, on the devices of a file if one is given.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
@@ -96,7 +96,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>, strict: 
     manager.ready(&format!("serving {}", server.path().display()));
     while signals.seen().is_none() {
         let reload = |state: &mut State| reload(state, file.as_deref(), &server);
-        match asked.recv_timeout(TICK) {
+        match asked.recv_timeout(DAEMON_TICK) {
             // The caller may have gone.
             Ok(tell) => drop(tell.send(reload(&mut state))),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -96,7 +96,7 @@ const DELAY: u64 = 100_000;
 const TX_QUEUE_LEN: u64 = 1000;
 /// The assumed size of a device's ring, and of the list of packets that wait for a queue's owner.
 const RING: u64 = 1024;
-const BURST: u64 = 1000;
+const DEFER_LIST: u64 = 1000;
 /// Idle buffers in a thread's stock.
 const STOCK: u64 = 128;
 /// The bounds of a pool's default size, in buffers.
@@ -104,8 +104,8 @@ const POOL: (u64, u64) = (1024, 65536);
 /// The bounds of the pool of a device that receives, which grows with its qdiscs: the same, or fewer of buffers for whole packets.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
 /// The most buffers of a pool that grows with its clients, and of one whose memory is pinned.
-const MOST: u64 = 1 << 20;
-const MOST_PINNED: u64 = 1 << 17;
+const MAX_POOL: u64 = 1 << 20;
+const MAX_PINNED_POOL: u64 = 1 << 17;
 /// The packets that a ring of AF_XDP holds, and the buffers of a queue beside those that wait for frames, if packets that wait for a
 /// qdisc are elsewhere.
 const XDP_RING: u32 = 2048;
@@ -125,7 +125,7 @@ const DUMMY_BUFFERS: u32 = 256;
 const SAMPLE: Sampling = Sampling::Every(64);
 
 /// What `--dev` can name.
-const DEVICES: &str =
+const DEVICES_HINT: &str =
     "null, pcap:FILE, IFACE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT";
 
 /// Returns the configuration of the device that `--dev` names. A word without a known kind in front is an interface.
@@ -137,7 +137,7 @@ pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result
         None if text == "null" => ("null", "null0"),
         None => ("af_packet", text),
     };
-    ensure!(!rest.is_empty(), "--dev \"{text}\" names no device: use {DEVICES}");
+    ensure!(!rest.is_empty(), "--dev \"{text}\" names no device: use {DEVICES_HINT}");
     let mut name = rest.to_owned();
     match kind {
         "null" if !text.contains(':') => {}
@@ -322,7 +322,7 @@ fn wanted_buffers(config: &config::Device, used: Use) -> u64 {
     let txqs = config.txqs.map_or(1, |txqs| txqs.get());
     let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
     let queued = config::queued(config).max(txqs.saturating_mul(default));
-    let queues = queued.saturating_add(txqs.saturating_mul(RING + BURST));
+    let queues = queued.saturating_add(txqs.saturating_mul(RING + DEFER_LIST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
     // Each thread's stock, and the batch that the thread is filling.
     needed.saturating_add((used.threads + 1) * 2 * STOCK)
@@ -414,7 +414,7 @@ fn rings_memory(config: &config::Device, name: &str, ring: u32, used: Use) -> Po
 
 /// Returns the most buffers that the pool of a device may have.
 pub(crate) fn most_buffers(config: &config::Device, receive: Reception) -> u64 {
-    let most = if is_pinned(config, receive) { MOST_PINNED } else { MOST };
+    let most = if is_pinned(config, receive) { MAX_PINNED_POOL } else { MAX_POOL };
     config.pool.buffers.map_or(most, |buffers| buffers.get())
 }
 

@@ -34,7 +34,7 @@ use program::{Elf, Program};
 use watch::Watch;
 
 /// The name of the device, for tc; the library has the same.
-const DEVICE: &str = "udp0";
+const DEVICE_NAME: &str = "udp0";
 
 /// A failure before the program runs, with its exit code: those of env, timeout and nohup.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ fn texts(batch: &Commands) -> String {
 
 /// Builds the qdisc on a device without a wire, and executes the commands there; an error has tc's text.
 fn check(qdisc: &str, batch: &Commands) -> anyhow::Result<()> {
-    let null = Null { name: DEVICE.into(), link: Link::Ip, ..Null::default() };
+    let null = Null { name: DEVICE_NAME.into(), link: Link::Ip, ..Null::default() };
     let dev = NetDev::builder(null).qdisc(qdisc).build().context("--qdisc")?;
     for (line, command) in batch {
         tc::apply(&dev, command).with_context(|| format!("--batch line {line}"))?;

@@ -10,7 +10,7 @@
 //!
 //! `txq exec` runs a program whose UDP datagrams leave through a qdisc, and `txq shell` one behind a link with a qdisc in each direction.
 //!
-//! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
+//! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` inspect the kernel's own devices.
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
 //! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::stop::Stop;
 
 /// The longest sleep of a thread before it checks for a stop again.
-const NAP: Duration = Duration::from_millis(10);
+const LONGEST_PACE_SLEEP: Duration = Duration::from_millis(10);
 /// The time before a frame is due in which the thread yields its CPU instead of sleeping: about the time of a wakeup.
 const CLOSE: Duration = Duration::from_micros(20);
 /// The timer slack of a sleep, in nanoseconds. The kernel's default, 50 us, is a packet's time at 20 kpps.
@@ -75,7 +75,7 @@ impl Pace {
             }
             let left = Duration::from_nanos(due - now);
             if left > CLOSE {
-                thread::sleep((left - CLOSE).min(NAP));
+                thread::sleep((left - CLOSE).min(LONGEST_PACE_SLEEP));
             } else {
                 thread::yield_now();
             }

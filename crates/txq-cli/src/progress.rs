@@ -6,7 +6,7 @@ use crate::common::rate::metric;
 use crate::common::tell::Tell;
 use txq::NetDev;
 
-const EVERY: Duration = Duration::from_secs(1);
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Prints the progress line once a second.
 pub(crate) struct Progress {
@@ -24,7 +24,7 @@ impl Progress {
     /// Prints a line with the counters of `devices` if a second has passed since the last line; nothing if quiet.
     pub(crate) fn tell<'a>(&mut self, devices: impl Iterator<Item = &'a NetDev>) {
         let since = self.last.elapsed();
-        if self.line.is_quiet() || since < EVERY {
+        if self.line.is_quiet() || since < PROGRESS_PERIOD {
             return;
         }
         self.last = Instant::now();

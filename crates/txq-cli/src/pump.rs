@@ -14,13 +14,13 @@ use txq::pool::AllocError;
 
 use crate::pace::Pace;
 
-/// Attempts to allocate between which the thread only yields its CPU; after them it sleeps for [`REST`].
+/// Attempts to allocate between which the thread only yields its CPU; after them it sleeps for [`ALLOC_RETRY`].
 const POLITE: u32 = 64;
 /// The sleep between two attempts to allocate.
-const REST: Duration = Duration::from_micros(50);
+const ALLOC_RETRY: Duration = Duration::from_micros(50);
 
 /// The longest sleep of a thread at its limit before it checks for a stop again, in nanoseconds.
-const NAP: u64 = 10_000_000;
+const LONGEST_LIMIT_SLEEP: u64 = 10_000_000;
 
 /// A frame to send.
 pub(crate) struct Frame<'a> {
@@ -219,11 +219,11 @@ fn packet_in_time(
         }
         account.held += u64::from(tries == 0);
         if matches!(error, AllocError::Limit { .. }) {
-            sender.wait_credit(Some(sender.now() + NAP));
+            sender.wait_credit(Some(sender.now() + LONGEST_LIMIT_SLEEP));
         } else if tries < POLITE {
             thread::yield_now()
         } else {
-            thread::sleep(REST)
+            thread::sleep(ALLOC_RETRY)
         }
         tries += 1;
     }

@@ -25,14 +25,14 @@ use crate::device::{self, Reception, Use};
 use crate::pump::pump;
 use crate::report::{self, Asked};
 use crate::session::{self, Device, Job};
-use packets::{Packets, Seen};
+use packets::{CaptureCounts, Packets};
 pub(crate) use part::{Part, Whole};
 use schedule::Schedule;
-pub(crate) use schedule::{MAX_GAP, Pace};
+pub(crate) use schedule::{MAX_GAP, ReplayPace};
 pub(crate) use tape::Tape;
 
 /// The most frames that a thread hands in at a time.
-pub(crate) const BATCH: usize = 32;
+pub(crate) const FRAMES_PER_BATCH: usize = 32;
 /// The limit of outstanding packets of a thread at max: its own packets hold it back, and not drops.
 pub(crate) const LIMIT: u64 = 128;
 
@@ -44,7 +44,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     );
     let capture = Capture::open(&args.file)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
-    let pace = Pace {
+    let pace = ReplayPace {
         rate: args.rate,
         speed: args.speed.map_or(1.0, |speed| speed.0),
         max_gap: args.max_gap.map_or(MAX_GAP, |gap| gap.0),
@@ -102,7 +102,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
             work: Box::new(move |dev, gate, stop| {
                 let mut part = Part::of(whole, index, stop);
                 let account = session::send(dev, &name, None, limit, gate, |tx, pace| {
-                    pump(tx, &mut part, BATCH, pace, stop)
+                    pump(tx, &mut part, FRAMES_PER_BATCH, pace, stop)
                 })?;
                 part.into_error().map_or(Ok(account), Err)
             }),
@@ -124,7 +124,7 @@ fn started(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
 
 /// What a pass over the whole capture has found.
 struct Survey {
-    seen: Seen,
+    seen: CaptureCounts,
     /// The schedule at the end of the pass.
     schedule: Schedule,
     /// The number of the frame that the file ends within.
@@ -133,7 +133,7 @@ struct Survey {
 
 impl Survey {
     /// Reads all packets; an error if the file is damaged, unless it ends within its last frame.
-    fn of(packets: &mut Packets<'_>, pace: Pace) -> anyhow::Result<Self> {
+    fn of(packets: &mut Packets<'_>, pace: ReplayPace) -> anyhow::Result<Self> {
         let mut schedule = Schedule::of(pace);
         packets.first()?;
         let torn = loop {

@@ -19,7 +19,7 @@ use crate::pump::Account;
 use crate::report::{Asked, Ended, Report};
 
 /// How often a run checks for signals and the time.
-const TICK: Duration = Duration::from_millis(10);
+const RUN_TICK: Duration = Duration::from_millis(10);
 /// How often a drain checks whether all devices are idle.
 const DRAIN_TICK: Duration = Duration::from_micros(200);
 /// The longest drain after a signal.
@@ -92,11 +92,11 @@ pub(crate) fn run(
             if let Some(signal) = signals.seen() {
                 break signal;
             }
-            let left = duration.map_or(TICK, |whole| whole.saturating_sub(start.elapsed()));
+            let left = duration.map_or(RUN_TICK, |whole| whole.saturating_sub(start.elapsed()));
             if left.is_zero() {
                 break Cause::Duration;
             }
-            match all_gone.recv_timeout(left.min(TICK)) {
+            match all_gone.recv_timeout(left.min(RUN_TICK)) {
                 Err(RecvTimeoutError::Timeout) | Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => break Cause::Done,
             }

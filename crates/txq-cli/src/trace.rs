@@ -19,8 +19,8 @@ use crate::control;
 use crate::kernel::programs::{TOO_LONG, counter};
 use pcapng::Capture;
 
-/// How long the command waits for an event before it looks for a signal.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long the command waits for an event before it checks for a signal.
+const EVENT_WAIT: Duration = Duration::from_millis(100);
 
 /// Prints or writes events until the trace ends.
 pub(crate) fn trace(args: &TraceArgs) -> anyhow::Result<()> {
@@ -109,7 +109,7 @@ fn follow(
             _ => {
                 // All lines that have arrived are written before the command sleeps.
                 output.flush()?;
-                match tracing.next_within(LOOK).map_err(control::failed)? {
+                match tracing.next_within(EVENT_WAIT).map_err(control::failed)? {
                     Some(Traced::Event(event)) => output.event(&event)?,
                     Some(Traced::End { events, lost }) => return output.end(events, lost),
                     _ => {}

@@ -1,6 +1,6 @@
 //! Watch a running txq: what its queues do, in a terminal, in a browser, and for Prometheus.
 //!
-//! A [`Snapshot`](snapshot::Snapshot) is one look at a program that serves its devices (`txq_control::serve`): counters, the tree
+//! A [`Snapshot`](snapshot::Snapshot) is the state of a program that serves its devices (`txq_control::serve`): counters, the tree
 //! of qdiscs and classes, times. It takes a few requests of the control socket, whatever the number of watchers, and no thread of the
 //! data path waits for it.
 //!

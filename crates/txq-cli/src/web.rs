@@ -12,7 +12,7 @@ use anyhow::Context;
 use crate::args::WebArgs;
 
 /// How often the command checks for signals.
-const TICK: Duration = Duration::from_millis(20);
+const WEB_TICK: Duration = Duration::from_millis(20);
 
 /// Serves the page until SIGINT or SIGTERM.
 pub(crate) fn web(args: &WebArgs) -> anyhow::Result<()> {
@@ -26,7 +26,7 @@ pub(crate) fn web(args: &WebArgs) -> anyhow::Result<()> {
     let (stop, stopped) = UnixStream::pair().context("a pair of sockets")?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while signals.seen().is_none() {
-            thread::sleep(TICK);
+            thread::sleep(WEB_TICK);
         }
         drop(stop);
     })?;

@@ -15,7 +15,7 @@ use txq::tc::{ClassInfo, Handle, QdiscInfo, Style, class_text, show_text};
 use crate::target::Target;
 
 /// The most changes that wait for a watcher.
-const WAITING: usize = 1000;
+const MAX_WAITING_CHANGES: usize = 1000;
 
 /// A change of a qdisc, a class or a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ impl Changes {
         for watcher in &*self.watchers() {
             let (waiting, lost) = &mut *watcher.waiting();
             for text in texts {
-                match waiting.len() < WAITING {
+                match waiting.len() < MAX_WAITING_CHANGES {
                     true => waiting.push_back(Change { time_ns, text: text.clone() }),
                     false => *lost += 1,
                 }

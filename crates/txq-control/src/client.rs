@@ -25,7 +25,7 @@ pub use monitoring::{Monitored, Monitoring};
 pub use tracing::{Traced, Tracing};
 
 /// How long a client waits for an answer, unless the caller sets another time.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes. A list of 65,535 classes with their counters has a third of it.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
@@ -56,7 +56,7 @@ impl Client {
     /// [`Error::NotRunning`] if no server has the socket, [`Error::Denied`] if it is another user's, [`Error::Silent`] if the
     /// server does not accept, [`Error::Lost`] if the system refuses, [`Error::Name`] for a name that no socket can have.
     pub fn connect(place: impl Into<Place>) -> Result<Self, Error> {
-        Self::connect_within(place, TIMEOUT)
+        Self::connect_within(place, ANSWER_TIMEOUT)
     }
 
     /// Connects, and waits `timeout` for the connection and for each answer; without end for zero.

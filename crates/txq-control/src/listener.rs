@@ -21,7 +21,7 @@ use crate::peer::Peer;
 use crate::{Access, Error, Place};
 
 /// The connections that the kernel keeps for a server that does not accept them yet.
-const BACKLOG: i32 = 128;
+const LISTEN_BACKLOG: i32 = 128;
 
 /// A socket on which no other server listens, for a program that speaks a protocol of its own there. Dropping it removes the socket.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ fn bound(path: &Path, access: Access) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::from_raw_mode(access.mode() & 0o600))?;
     bind(&socket, &address)?;
-    listen(&socket, BACKLOG)?;
+    listen(&socket, LISTEN_BACKLOG)?;
     Ok(socket.into())
 }
 

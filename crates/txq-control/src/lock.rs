@@ -25,7 +25,7 @@ struct Key {
 }
 
 /// The locks that this process holds.
-static HELD: Mutex<Vec<Key>> = Mutex::new(Vec::new());
+static HELD_LOCKS: Mutex<Vec<Key>> = Mutex::new(Vec::new());
 
 /// The lock of a socket. Dropping it releases the lock and removes the file.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Lock {
         let locked = |error| Error::socket(socket, "cannot be locked")(error);
         let key = Key { process: process::id(), folder: folder.id().map_err(locked)?, name: name.clone() };
         // Held until the end: closing a second descriptor of the file would release the first one's lock.
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HELD_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains(&key) {
             return Err(Error::InUse { path: socket.to_owned(), pid: Some(process::id()) });
         }
@@ -99,7 +99,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // In a forked child, the file is the parent's.
         if self.key.process == process::id() {
-            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = HELD_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
             // Under the lock, so that it is this server's file. A failure leaves a file that the next server takes over.
             let _ = self.folder.remove(&self.name, self.id);
             drop(self.file.take());

@@ -10,7 +10,7 @@ use crate::devices::Devices;
 use crate::trace::{Ended, Lines, Stream};
 
 /// How long the thread sleeps if there are no changes.
-const LOOK: Duration = Duration::from_millis(20);
+const CHANGES_PAUSE: Duration = Duration::from_millis(20);
 
 /// The first line of a monitor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) fn monitor(devices: &Devices, stream: &mut impl Stream) -> Answer {
     lines.push(&Begun { monitoring: true });
     while lines.flush(stream) {
         // The changes before the end of the client's side are sent.
-        let goes_on = stream.wait(LOOK);
+        let goes_on = stream.wait(CHANGES_PAUSE);
         for change in watcher.take() {
             events += 1;
             lines.push(&Line { change });

@@ -18,7 +18,7 @@ use txq::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
 use txq::{Nanos, Scheduler};
 
 /// How long a command waits for the scheduler's owner.
-const PATIENCE: Duration = Duration::from_secs(5);
+const OWNER_WAIT: Duration = Duration::from_secs(5);
 
 /// What commands need of a scheduler, whatever its packets are.
 pub(crate) trait Tree {
@@ -125,7 +125,7 @@ impl Mailbox {
         drop(waiting);
         // It fails only if the counter is at its end, which also wakes.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        match answered.recv_timeout(PATIENCE) {
+        match answered.recv_timeout(OWNER_WAIT) {
             Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
             Err(RecvTimeoutError::Timeout) => {}
@@ -137,7 +137,7 @@ impl Mailbox {
             drop(waiting);
             let error = ParseError::new("RTNETLINK answers: Connection timed out");
             return Err(error.with_remedy(format!(
-                "the program has not polled the scheduler \"{}\" for {PATIENCE:?}: it must when its descriptor is readable",
+                "the program has not polled the scheduler \"{}\" for {OWNER_WAIT:?}: it must when its descriptor is readable",
                 self.name
             )));
         }

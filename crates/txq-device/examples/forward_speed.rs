@@ -26,7 +26,7 @@ mod speed;
 use speed::{BATCH, Speed, TURN};
 
 const WAYS: [&str; 3] = ["bridge", "af_packet", "af_xdp"];
-/// Most frames on their way, and frames that are sent between two looks at the counters.
+/// Most frames on their way, and frames that are sent between two readings of the counters.
 const WINDOW: u64 = 1024;
 const PORTION: u64 = 256;
 /// Where the frames go.

@@ -81,7 +81,7 @@ mod recv;
 mod socket;
 
 pub use receive::Receiver;
-use socket::{BATCH, Interface, Socket};
+use socket::{Interface, SEND_BATCH, Socket};
 
 /// Send buffer of a socket, in bytes of frames with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 8 << 20;
@@ -90,7 +90,7 @@ const RETRY_SOCKET: Nanos = 200_000;
 /// Time until a retry on an interface that is down, in nanoseconds.
 const RETRY_DOWN: Nanos = 10_000_000;
 /// Length of an Ethernet header.
-const HEADER: usize = 14;
+const ETHER_HEADER: usize = 14;
 
 /// The device.
 #[derive(Debug, Clone)]
@@ -233,7 +233,9 @@ impl Tx {
             Some(libc::EAGAIN | libc::ENOMEM) => return busy(self.retry.after(RETRY_SOCKET)),
             Some(libc::ENETDOWN) => return busy(RETRY_DOWN),
             Some(libc::EMSGSIZE) => DropReason::PktTooBig,
-            Some(libc::EINVAL) if batch.front().is_some_and(|p| p.len() < HEADER) => DropReason::HdrTrunc,
+            Some(libc::EINVAL) if batch.front().is_some_and(|p| p.len() < ETHER_HEADER) => {
+                DropReason::HdrTrunc
+            }
             Some(libc::ENXIO | libc::ENODEV) => {
                 self.note(error, "is gone: its packets are dropped");
                 while let Some(packet) = batch.pop_front() {
@@ -280,7 +282,7 @@ impl Transmit for Tx {
             self.prepare(batch, cx);
         }
         while !batch.is_empty() {
-            let frames = batch.iter().take(BATCH);
+            let frames = batch.iter().take(SEND_BATCH);
             match self.socket.send(frames.map(|packet| (Vnet::of(packet).unwrap_or_default(), packet.data())))
             {
                 Ok(n) => {

@@ -118,7 +118,7 @@
 //! rxvlan off` leaves the tag in place. A checksum that a veth's peer has left out is missing: `ethtool -K PEER tx off` makes
 //! the peer compute it. A frame longer than a buffer counts as missed. The kernel tells no time of reception.
 //!
-//! A receiver that must not wait for a wakeup polls before it sleeps ([`BusyPoll`](txq::receive::BusyPoll)): a look at the ring, and a
+//! A receiver that must not wait for a wakeup polls before it sleeps ([`BusyPoll`](txq::receive::BusyPoll)): a check of the ring, and a
 //! call that lets the kernel poll the card's queue in this thread (`SO_PREFER_BUSY_POLL`, with CAP_NET_ADMIN and Linux 5.11). For that
 //! the card's interrupts must be deferred: `echo 2 > /sys/class/net/eth0/napi_defer_hard_irqs` and `echo 200000 >
 //! /sys/class/net/eth0/gro_flush_timeout`.

@@ -3,7 +3,7 @@
 use txq::Nanos;
 
 /// Time until the first retry, in nanoseconds.
-const FIRST: Nanos = 50_000;
+const FIRST_RETRY: Nanos = 50_000;
 
 /// Times until retries: each is twice the one before, until something was sent.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Backoff {
     pub(crate) const BOUND: Nanos = 1_000_000;
 
     pub(crate) const fn new() -> Self {
-        Self { next: FIRST }
+        Self { next: FIRST_RETRY }
     }
 
     /// Returns the time until the retry, at most `bound`, in nanoseconds.
@@ -28,7 +28,7 @@ impl Backoff {
 
     /// Begins again with the shortest time.
     pub(crate) fn reset(&mut self) {
-        self.next = FIRST;
+        self.next = FIRST_RETRY;
     }
 }
 

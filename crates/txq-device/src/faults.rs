@@ -103,7 +103,7 @@ impl<D: Driver> Driver for Faults<D> {
 /// 2^64 divided by the golden ratio, SplitMix64's step.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The longest retry time of a refused batch, in nanoseconds.
-const RETRY: u64 = 50_000;
+const LONGEST_RETRY: u64 = 50_000;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
@@ -168,7 +168,7 @@ impl Transmit for Tx {
         }
         let mut head = PacketList::new();
         batch.move_front(self.random.below(batch.len() as u64) as usize, &mut head);
-        let retry = self.random.happens(0.5).then(|| 1 + self.random.below(RETRY));
+        let retry = self.random.happens(0.5).then(|| 1 + self.random.below(LONGEST_RETRY));
         let inner = if head.is_empty() { Status::Ok } else { self.inner.start_xmit(&mut head, cx) };
         head.append(batch);
         *batch = head;

@@ -42,11 +42,11 @@ use txq::{Ingress, Sender};
 /// Packets that are received and sent at a time.
 const BUDGET: usize = 64;
 /// How long the thread sleeps without packets; so a stop takes as long at most.
-const WAIT: Duration = Duration::from_millis(100);
-/// How long a sender waits for a buffer before it looks for a stop.
+const RECEIVE_WAIT: Duration = Duration::from_millis(100);
+/// How long a sender waits for a buffer before it checks for a stop, in nanoseconds.
 const WAIT_BUFFER: u64 = 10_000_000;
 /// How old the counters of a busy forwarder are at most.
-const FRESH: Duration = Duration::from_millis(10);
+const COUNTERS_AGE: Duration = Duration::from_millis(10);
 
 type OnBatch = dyn FnMut(&mut PacketList) + Send;
 type OnError = dyn FnMut(&io::Error) + Send;
@@ -231,7 +231,7 @@ impl Loop {
                     self.before.starved += u64::from(self.wait_buffer());
                     ready = false;
                 }
-                Ok(0) => ready = self.receiver.wait(Some(WAIT)).unwrap_or(false),
+                Ok(0) => ready = self.receiver.wait(Some(RECEIVE_WAIT)).unwrap_or(false),
                 Ok(_) => {
                     (ready, failing) = (false, false);
                     if let Some(filters) = &self.hooks.ingress {
@@ -247,10 +247,10 @@ impl Loop {
                         self.hooks.error.iter_mut().for_each(|hook| hook(&error));
                     }
                     failing = true;
-                    thread::sleep(WAIT);
+                    thread::sleep(RECEIVE_WAIT);
                 }
             }
-            if told.elapsed() >= FRESH {
+            if told.elapsed() >= COUNTERS_AGE {
                 self.publish();
                 told = Instant::now();
             }

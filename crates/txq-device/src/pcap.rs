@@ -60,7 +60,7 @@ use txq::packet::{Packet, PacketList};
 /// The longest Ethernet frame that Wireshark reads (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
 const MAX_CAPTURED_BYTES: usize = 262_144;
 /// Number of bytes in memory that justify a write.
-const WORTH: usize = 64 * 1024;
+const WRITE_BYTES: usize = 64 * 1024;
 /// Length of a packet's header in the file.
 const RECORD: usize = 16;
 const SECOND: u64 = 1_000_000_000;
@@ -214,7 +214,7 @@ enum State {
 impl Writer {
     fn new(path: &Path, file: File) -> Self {
         let path = path.display().to_string();
-        let buffer = Vec::with_capacity(2 * WORTH);
+        let buffer = Vec::with_capacity(2 * WRITE_BYTES);
         let state = State::Good;
         let mut writer = Self { path, file, buffer, packets: 0, written: 0, wall: None, last: 0, state };
         writer.begin(Link::Ethernet);
@@ -252,7 +252,8 @@ impl Writer {
 
     /// Keeps the buffer's packets, of which `promised` are counted as sent; returns whether it could.
     fn commit(&mut self, promised: u64) -> bool {
-        let good = matches!(self.state, State::Good) && (self.buffer.len() < WORTH || self.flush(promised));
+        let good =
+            matches!(self.state, State::Good) && (self.buffer.len() < WRITE_BYTES || self.flush(promised));
         if !good {
             self.buffer.clear();
             self.packets = 0;

@@ -31,7 +31,7 @@
 //! | option | unit | default | |
 //! |---|---|---|---|
 //! | `local` of [`Udp::bind`], [`Udp::connect`] | | none | the address and port of the socket; `[::]:PORT` serves IPv6 and IPv4 |
-//! | `remote` of [`Udp::connect`] | | none | the peer. The system then looks at its routes once, and reports that nobody listens |
+//! | `remote` of [`Udp::connect`] | | none | the peer. The system then looks up its route once, and reports that nobody listens |
 //! | [`name`](Udp::name) | | `udp:` and `local` | the device's name, in messages and in tc's output |
 //! | [`txqs`](Udp::txqs) | | 1, or one a socket | the number of txqs |
 //! | [`mtu`](Udp::mtu) | bytes | 1500 | the longest packet that the program sends, with its IP header; qdiscs derive quanta from it |
@@ -114,12 +114,12 @@ const HORIZON: Duration = Duration::from_secs(10);
 
 /// The receive buffer of a socket that the device opens, in bytes: several bursts of 64 KiB, while the receiving thread waits for a
 /// CPU.
-const RECEIVE_BUFFER: libc::c_int = 4 << 20;
+const UDP_RECEIVE_BUFFER: libc::c_int = 4 << 20;
 
 /// Opens a socket. Without the permission for a large buffer it has what the kernel allows.
 fn opened(local: impl ToSocketAddrs) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(local)?;
-    sys::set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    sys::set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, UDP_RECEIVE_BUFFER)?;
     Ok(socket)
 }
 

@@ -133,7 +133,7 @@ fn a_device_that_coalesces_tells_of_many_at_once() {
     assert_eq!(sender.alloc_batch(50, 60, &mut batch).unwrap(), 50);
     let _ = sender.xmit_batch(&mut batch);
     while let Some(next) = worker.poll() {
-        // The worker looks once more at a device that has completed all.
+        // The worker polls a device once more that has completed all.
         let in_flight = dev.stats().in_flight;
         assert!(
             in_flight == 0 || (in_flight, next % TELLS) == (50, 0),

@@ -9,8 +9,8 @@
 //! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, divided by those packets |
 //! | `waited` | the share of the time in which the threads wanted a CPU that they waited for one; more threads than CPUs wait for each other |
 //! | `p99_ns` | the 99th percentile of calls of xmit, each with a whole batch; one call in 61 is timed |
-//! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
-//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
+//! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen in two samples a millisecond apart |
+//! | `worst_stall_us` | the longest span of samples between which no packet left the driver; 0 if no span took a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
 //! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, the error of the rate, and the share of CPU used; only in `timing`, and the error of the rate in `rate` |
 //! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
@@ -22,7 +22,7 @@
 //!
 //! The first line of the output has the conditions of the run (`conditions.rs`).
 //!
-//! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
+//! Both worst times are lower bounds: a call or stall that begins and ends between two samples is not seen. Time that other
 //! programs take from the CPU counts as stall too, because packets wait for it as well.
 
 #![forbid(unsafe_code)]
@@ -99,7 +99,7 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
-    let longest = if rare { isolation::TIME } else { LONGEST_MEASUREMENT };
+    let longest = if rare { isolation::ISOLATION_TIME } else { LONGEST_MEASUREMENT };
     let whole = if args.quick { QUICK } else { RUN };
     let usual = || (whole / runs.max(1)).clamp(SHORTEST_MEASUREMENT, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);

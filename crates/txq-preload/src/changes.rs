@@ -11,7 +11,7 @@ use crate::table::{Entry, TABLE};
 
 /// How long `bind` waits for the datagrams of a closed socket that has the address, and `setsockopt(UDP_CORK)` for those of its
 /// socket.
-const LINGER: Duration = Duration::from_secs(1);
+const CLOSED_LINGER: Duration = Duration::from_secs(1);
 
 /// Runs the library's own work in a call of the program, on a stack of the library's: no panic leaves it, `errno` stays, and signals
 /// wait.
@@ -91,7 +91,7 @@ pub(crate) fn after_change(fd: c_int) {
     }
 }
 
-/// Waits for the datagrams of a socket, for at most [`LINGER`].
+/// Waits for the datagrams of a socket, for at most [`CLOSED_LINGER`].
 pub(crate) fn wait_for_waiting(fd: c_int) {
     let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), process::running()) else { return };
     wait(|| process.sockets.get(index).is_some_and(Socket::has_waiting));
@@ -112,13 +112,13 @@ pub(crate) fn wait_for_closing() -> bool {
     any
 }
 
-/// Sleeps while `waits`, for at most [`LINGER`], with signals delivered; returns whether it still does.
+/// Sleeps while `waits`, for at most [`CLOSED_LINGER`], with signals delivered; returns whether it still does.
 fn wait(mut waits: impl FnMut() -> bool) -> bool {
     let (step, mut waited, before) = (Duration::from_millis(1), Duration::ZERO, errno());
     loop {
         let mut still = false;
         quietly(|| still = waits());
-        if !still || waited >= LINGER {
+        if !still || waited >= CLOSED_LINGER {
             set_errno(before);
             return still;
         }

@@ -25,17 +25,17 @@ use crate::sys::{self, Address};
 /// Maximum number of messages a call.
 const MESSAGES: usize = 64;
 /// Maximum number of datagrams a call.
-const PARTS: usize = 256;
+const MAX_DATAGRAMS: usize = 256;
 /// Maximum number of datagrams a message (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS: usize = 64;
 /// Longest message of several datagrams, in bytes.
 const MAX_SENT_MESSAGE_BYTES: usize = 65_535 - 48;
 /// Time until the first retry of a datagram for which the kernel has no room, and the longest time, in nanoseconds.
-const RETRY: (Nanos, Nanos) = (50_000, 1_000_000);
+const SOCKET_RETRY: (Nanos, Nanos) = (50_000, 1_000_000);
 
 /// Tries of a datagram for which the kernel has no memory, a millisecond apart: a longer one than a small send buffer takes in fragments
 /// never gets it.
-const TRIES: u32 = 100;
+const MEMORY_TRIES: u32 = 100;
 
 /// A packet's cookie: its socket, and what its headers do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub(crate) struct Tag {
     pub(crate) is_pinned: bool,
     /// Whether the program let the kernel cut the message, into one datagram or more.
     pub(crate) is_cut: bool,
-    /// The interface of a link-local address, or to leave by; 0 for none; less than [`Tag::INTERFACES`].
+    /// The interface of a link-local address, or to leave by; 0 for none; less than [`Tag::MAX_INTERFACES`].
     pub(crate) interface: u32,
 }
 
 impl Tag {
     /// The number of interfaces that a tag can name.
-    pub(crate) const INTERFACES: u32 = 1 << 24;
+    pub(crate) const MAX_INTERFACES: u32 = 1 << 24;
     const PINNED: u64 = 1 << 31;
     const PEER: u64 = 1 << 30;
     const CUT: u64 = 1 << 29;
@@ -74,7 +74,7 @@ impl Tag {
             peer: (cookie & Self::PEER != 0).then_some((cookie >> 24) as u8 & 31),
             is_pinned: cookie & Self::PINNED != 0,
             is_cut: cookie & Self::CUT != 0,
-            interface: cookie as u32 % Self::INTERFACES,
+            interface: cookie as u32 % Self::MAX_INTERFACES,
         }
     }
 }
@@ -167,9 +167,9 @@ impl Tx {
             headers: (0..MESSAGES).map(header).collect(),
             addresses: vec![Address::empty(); MESSAGES].into(),
             controls: vec![Control([0; 128]); MESSAGES].into(),
-            parts: (0..PARTS).map(part).collect(),
+            parts: (0..MAX_DATAGRAMS).map(part).collect(),
             messages: vec![Message::default(); MESSAGES].into(),
-            retry: RETRY.0,
+            retry: SOCKET_RETRY.0,
             tries: 0,
             was_refused: false,
         }
@@ -204,7 +204,7 @@ impl Tx {
         let (mut n, mut parts) = (0, 0);
         let mut open: Option<(Datagram, u64)> = None;
         let own = batch.front()?.cookie() >> 32;
-        for packet in batch.iter().take(PARTS) {
+        for packet in batch.iter().take(MAX_DATAGRAMS) {
             let cookie = packet.cookie();
             if cookie >> 32 != own {
                 break;
@@ -293,16 +293,18 @@ impl Tx {
             return Ok(0);
         }
         match error {
-            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM if error == libc::EAGAIN || self.tries < TRIES => {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM
+                if error == libc::EAGAIN || self.tries < MEMORY_TRIES =>
+            {
                 self.tries += u32::from(error != libc::EAGAIN);
                 let after = self.retry;
-                self.retry = (after * 2).min(RETRY.1);
+                self.retry = (after * 2).min(SOCKET_RETRY.1);
                 return Ok(after);
             }
             _ => socket.error.store(error, Relaxed),
         }
         if error == libc::ECONNREFUSED && !mem::replace(&mut self.was_refused, true) {
-            // Of an earlier datagram. The kernel has not looked at this one.
+            // Of an earlier datagram. The kernel has not processed this one.
             return Ok(0);
         }
         (self.was_refused, self.tries) = (false, 0);
@@ -341,7 +343,7 @@ impl Transmit for Tx {
             };
             let (packets, reason) = match self.send(batch, socket) {
                 Ok(sent) => {
-                    (self.retry, self.tries, self.was_refused) = (RETRY.0, 0, false);
+                    (self.retry, self.tries, self.was_refused) = (SOCKET_RETRY.0, 0, false);
                     batch.move_front(sent, &mut done);
                     cx.sent_all(&mut done);
                     socket.left(sent as i32);
@@ -423,7 +425,7 @@ mod tests {
             peer: None,
             is_pinned: false,
             is_cut: true,
-            interface: Tag::INTERFACES - 1,
+            interface: Tag::MAX_INTERFACES - 1,
         };
         for tag in [plain, Tag { peer: Some(31), is_pinned: true, is_cut: false, interface: 0, ..plain }] {
             assert_eq!(Tag::of(tag.cookie()), tag);

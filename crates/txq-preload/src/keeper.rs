@@ -21,8 +21,8 @@ use crate::sys;
 
 /// How long the exit waits for the report and the removal of the control socket, beside the time for draining.
 const REPORT: Duration = Duration::from_secs(1);
-/// The longest sleep until the word is read again.
-const LOOK: Duration = Duration::from_secs(60);
+/// The longest time between two loads of the word.
+const WORD_CHECK: Duration = Duration::from_secs(60);
 
 /// What the keeper does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Keeper {
             if is != Work::Serve as u32 {
                 return is == Work::Leave as u32;
             }
-            sys::sleep_while(&self.0, is, nanos(LOOK));
+            sys::sleep_while(&self.0, is, nanos(WORD_CHECK));
         }
     }
 

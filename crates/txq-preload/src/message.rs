@@ -16,9 +16,9 @@ pub(crate) const SO_TXTIME: c_int =
 /// The longest message that an IP packet's length can state, in bytes.
 const MAX_TAKEN_MESSAGE_BYTES: usize = 65_535;
 /// Maximum number of parts (`UIO_MAXIOV`).
-const MOST: usize = 1024;
+const MAX_IOVECS: usize = 1024;
 /// Maximum length of the control messages that are read, in bytes: several times that of all known ones.
-const CONTROL: usize = 512;
+const MAX_CONTROL_BYTES: usize = 512;
 
 /// A destination, or a source, with the interface of a link-local address.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// Returns the parts; `None` if one of them cannot be read, or they are more or longer than any datagram's.
     pub(crate) fn new(first: *const libc::iovec, n: usize, memory: &mut Readable) -> Option<Self> {
-        if n > MOST || !memory.covers(first, n * size_of::<libc::iovec>()) {
+        if n > MAX_IOVECS || !memory.covers(first, n * size_of::<libc::iovec>()) {
             return None;
         }
         let mut len = 0usize;
@@ -160,7 +160,7 @@ pub(crate) fn control(message: &libc::msghdr, said: &mut Said, memory: &mut Read
     if len == 0 {
         return Some(());
     }
-    let mut bytes = [0u8; CONTROL];
+    let mut bytes = [0u8; MAX_CONTROL_BYTES];
     let bytes = bytes.get_mut(..len)?;
     if !memory.covers(message.msg_control, len) {
         return None;
@@ -173,13 +173,13 @@ pub(crate) fn control(message: &libc::msghdr, said: &mut Said, memory: &mut Read
 impl Said {
     /// Reads control messages in sequence, as the kernel does.
     fn read(&mut self, mut bytes: &[u8]) -> Option<()> {
-        const HEADER: usize = size_of::<libc::cmsghdr>();
-        while bytes.len() >= HEADER {
+        const CMSG_HEADER: usize = size_of::<libc::cmsghdr>();
+        while bytes.len() >= CMSG_HEADER {
             // SAFETY: the header's bytes are there, and any are one.
             let header: libc::cmsghdr = unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) };
             #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
             let len = header.cmsg_len as usize;
-            self.take(header.cmsg_level, header.cmsg_type, bytes.get(HEADER..len)?)?;
+            self.take(header.cmsg_level, header.cmsg_type, bytes.get(CMSG_HEADER..len)?)?;
             bytes = bytes.get(len.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
         }
         Some(())

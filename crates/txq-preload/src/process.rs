@@ -24,16 +24,16 @@ use crate::table::{Entry, TABLE};
 pub(crate) const DEVICE: &str = "udp0";
 
 /// The variables by which `txq exec` configures the library, which `docs/exec.md` lists.
-const QDISC: &str = "TXQ_EXEC_QDISC";
-const BATCH: &str = "TXQ_EXEC_BATCH";
-const NAME: &str = "TXQ_EXEC_NAME";
-const DRAIN_MS: &str = "TXQ_EXEC_DRAIN_MS";
+const QDISC_VAR: &str = "TXQ_EXEC_QDISC";
+const BATCH_VAR: &str = "TXQ_EXEC_BATCH";
+const NAME_VAR: &str = "TXQ_EXEC_NAME";
+const DRAIN_MS_VAR: &str = "TXQ_EXEC_DRAIN_MS";
 
 /// The pool of a process. A buffer takes any datagram; only the pages that datagrams have filled take memory.
-const BUFFERS: u32 = 4096;
-const ROOM: usize = 65_600;
+const POOL_BUFFERS: u32 = 4096;
+const BUFFER_BYTES: usize = 65_600;
 /// The number of senders: as many threads send at a time without waiting for one another. Few, because each keeps buffers.
-const SENDERS: usize = 8;
+const SENDER_COUNT: usize = 8;
 /// How long a datagram waits for the thread that starts the device.
 const STARTING: Duration = Duration::from_secs(10);
 
@@ -57,7 +57,7 @@ pub(crate) struct Process {
     /// Whether this is the device's own process: the kernel clears the word in a child that has a copy of the memory.
     is_own: &'static AtomicU32,
     pub(crate) sockets: &'static Sockets,
-    senders: [Mutex<Option<Sender>>; SENDERS],
+    senders: [Mutex<Option<Sender>>; SENDER_COUNT],
     /// The device; `None` after the program has restricted its system calls.
     pub(crate) dev: RwLock<Option<NetDev>>,
     pub(crate) keeper: Keeper,
@@ -84,9 +84,9 @@ impl Process {
     /// Returns a sender that no other thread uses.
     fn sender(&self) -> MutexGuard<'_, Option<Sender>> {
         // Threads lie pages apart.
-        let first = (sys::errno_address() >> 12) % SENDERS;
-        for n in 0..SENDERS {
-            match self.senders[(first + n) % SENDERS].try_lock() {
+        let first = (sys::errno_address() >> 12) % SENDER_COUNT;
+        for n in 0..SENDER_COUNT {
+            match self.senders[(first + n) % SENDER_COUNT].try_lock() {
                 Ok(free) => return free,
                 Err(TryLockError::Poisoned(free)) => return free.into_inner(),
                 Err(TryLockError::WouldBlock) => {}
@@ -212,8 +212,8 @@ fn start(settings: &'static Settings) -> Result<&'static Process, String> {
     let sockets: &'static Sockets = Box::leak(Box::new(Sockets::new()));
     let pool = PoolConfig {
         name: DEVICE.into(),
-        buffers: BUFFERS,
-        room: ROOM,
+        buffers: POOL_BUFFERS,
+        room: BUFFER_BYTES,
         backing: Backing::Heap,
         ..PoolConfig::default()
     };
@@ -226,7 +226,7 @@ fn start(settings: &'static Settings) -> Result<&'static Process, String> {
         pid: sys::pid(),
         is_own: sys::word_of_this_process(1).ok_or("the system gives no memory")?,
         sockets,
-        senders: [const { Mutex::new(None) }; SENDERS],
+        senders: [const { Mutex::new(None) }; SENDER_COUNT],
         dev: RwLock::new(Some(dev)),
         keeper: Keeper::new(),
         name: OnceLock::new(),
@@ -249,14 +249,14 @@ pub(crate) fn record(settings: &Settings, mut record: Value) {
 
 /// Reads the settings when the library is loaded.
 pub(crate) fn loaded() {
-    let Ok(qdisc) = env::var(QDISC) else { return };
+    let Ok(qdisc) = env::var(QDISC_VAR) else { return };
     let program =
         env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let drain = env::var(DRAIN_MS).ok().and_then(|ms| ms.parse().ok()).unwrap_or(1000);
+    let drain = env::var(DRAIN_MS_VAR).ok().and_then(|ms| ms.parse().ok()).unwrap_or(1000);
     let settings = Settings {
         qdisc,
-        batch: env::var(BATCH).unwrap_or_default(),
-        name: env::var(NAME).ok(),
+        batch: env::var(BATCH_VAR).unwrap_or_default(),
+        name: env::var(NAME_VAR).ok(),
         drain: Duration::from_millis(drain),
         record: Record::named(),
         program: program.unwrap_or_else(|| "program".to_owned()),

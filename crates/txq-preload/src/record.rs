@@ -9,8 +9,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use serde_json::Value;
 
 /// The variables by which `txq exec` names the file, which `docs/exec.md` lists.
-const FILE: &str = "TXQ_EXEC_RECORD";
-const ID: &str = "TXQ_EXEC_RECORD_ID";
+const RECORD_VAR: &str = "TXQ_EXEC_RECORD";
+const RECORD_ID_VAR: &str = "TXQ_EXEC_RECORD_ID";
 
 /// The file. A process may outlive `txq exec`, and another process may have its number and a file under the path then: so the file is
 /// compared before it is opened for writing.
@@ -23,7 +23,7 @@ pub(crate) struct Record {
 impl Record {
     /// Returns the file that the variables name.
     pub(crate) fn named() -> Option<Self> {
-        Some(Self { path: env::var(FILE).ok()?, id: env::var(ID).ok() })
+        Some(Self { path: env::var(RECORD_VAR).ok()?, id: env::var(RECORD_ID_VAR).ok() })
     }
 
     /// Appends a record.

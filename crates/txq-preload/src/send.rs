@@ -17,13 +17,13 @@ use crate::sys::{self, Undisturbed};
 use crate::table::{Entry, TABLE};
 
 /// Flags of a call that this library carries. MSG_CONFIRM is a hint to the neighbour table, and is left out.
-const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
+const CARRIED_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
 /// Maximum number of datagrams that the kernel cuts a message into (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS: usize = 64;
 /// How long a call on a socket that does not block waits, in nanoseconds, so that a program that polls does not turn at once.
 const NONBLOCKING: u64 = 1_000_000;
-/// The longest sleep of a waiting call before it looks again, in nanoseconds: datagrams that a qdisc drops wake nobody.
-const LOOK: u64 = 10_000_000;
+/// The longest sleep of a waiting call before it checks again, in nanoseconds: datagrams that a qdisc drops wake nobody.
+const ROOM_CHECK_NS: u64 = 10_000_000;
 
 /// What becomes of a call.
 pub(crate) enum Outcome {
@@ -110,7 +110,7 @@ impl Waited {
         }
         let before = txq::now();
         if let Some(socket) = process::running().and_then(|process| process.sockets.get(index)) {
-            sys::sleep_while(&socket.wakes, seen, left.min(LOOK));
+            sys::sleep_while(&socket.wakes, seen, left.min(ROOM_CHECK_NS));
         }
         self.nanos = self.nanos.saturating_add(txq::now().saturating_sub(before).max(1));
         true
@@ -160,7 +160,7 @@ fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
             let waiting = state.flow.outstanding() as i32;
             return Attempt::Full(index, wait_for(socket, waiting), None);
         }
-        if state.is_corked || flags & !FLAGS != 0 {
+        if state.is_corked || flags & !CARRIED_FLAGS != 0 {
             process::count_passed();
             return kernel;
         }
@@ -244,7 +244,7 @@ fn room(socket: &Socket, state: &State, more: u64, limit: u64) -> Result<(), u32
 
 /// Asks for a wake when `datagrams` have left; returns the value of the word of wakes before. The orderings pair with those in
 /// `Socket::left` and `Socket::wake`. A datagram that leaves just before this asks wakes nobody, and one that has left counts as
-/// waiting until its buffer is free: the sleeping call looks again after [`LOOK`].
+/// waiting until its buffer is free: the sleeping call checks again after [`ROOM_CHECK_NS`].
 fn wait_for(socket: &Socket, datagrams: i32) -> u32 {
     let seen = socket.wakes.load(Acquire);
     socket.wanted.store(datagrams.max(1), Release);
@@ -299,7 +299,7 @@ impl Planned {
         let leaves_by = leaves_by.unwrap_or(0);
         let interface = if place.interface > 0 { place.interface } else { leaves_by };
         let is_clear = leaves_by == 0 || leaves_by == interface;
-        if !is_clear || interface >= Tag::INTERFACES || (said.departure.is_some() && !facts.txtime) {
+        if !is_clear || interface >= Tag::MAX_INTERFACES || (said.departure.is_some() && !facts.txtime) {
             return None;
         }
         let tos = said.tos.unwrap_or(facts.tos[usize::from(place.address.is_ipv6())]);

@@ -161,12 +161,12 @@ impl Socket {
     }
 }
 
-const CHUNK: usize = 64;
-const CHUNKS: usize = 1024;
+const SOCKETS_PER_CHUNK: usize = 64;
+const SOCKET_CHUNKS: usize = 1024;
 
 /// All sockets of a process.
 pub(crate) struct Sockets {
-    chunks: [AtomicPtr<[Socket; CHUNK]>; CHUNKS],
+    chunks: [AtomicPtr<[Socket; SOCKETS_PER_CHUNK]>; SOCKET_CHUNKS],
     known: Mutex<Known>,
     /// Held while a duplicate is used, moved or closed. Taken after all other locks.
     own: Mutex<()>,
@@ -185,7 +185,7 @@ struct Known {
 impl Sockets {
     pub(crate) fn new() -> Self {
         Self {
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; SOCKET_CHUNKS],
             known: Mutex::default(),
             own: Mutex::default(),
         }
@@ -247,9 +247,9 @@ impl Sockets {
     /// Returns the socket of an index.
     pub(crate) fn get(&self, index: u32) -> Option<&Socket> {
         let index = index as usize;
-        let chunk = self.chunks.get(index / CHUNK)?.load(Acquire);
+        let chunk = self.chunks.get(index / SOCKETS_PER_CHUNK)?.load(Acquire);
         // SAFETY: a chunk is never freed. Acquire pairs with the release in `make`, so its sockets are initialised.
-        unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK])
+        unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % SOCKETS_PER_CHUNK])
     }
 
     /// Returns the index of the socket that a descriptor of the program names, and counts the name; `None` if it is no UDP socket
@@ -293,7 +293,7 @@ impl Sockets {
 
     fn make(&self, known: &mut Known) -> Option<u32> {
         let index = known.made;
-        let slot = self.chunks.get(index as usize / CHUNK)?;
+        let slot = self.chunks.get(index as usize / SOCKETS_PER_CHUNK)?;
         if slot.load(Relaxed).is_null() {
             slot.store(Box::into_raw(Box::new(std::array::from_fn(|_| Socket::new()))), Release);
         }

@@ -9,17 +9,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 /// The length of a stack, in bytes. Only pages that were used take memory.
-const SIZE: usize = 256 << 10;
+const STACK_BYTES: usize = 256 << 10;
 /// Bytes below a stack that nothing can access, so that an overflow overwrites nothing; a multiple of every page size.
 const GUARD: usize = 64 << 10;
 /// Bytes of zeros above the first frame: a backtrace ends there.
 const ABOVE: usize = 4096;
 /// Stacks that are kept. More threads inside at a time make and unmap theirs.
-const KEPT: usize = 64;
+const MAX_FREE_STACKS: usize = 64;
 
-/// Mappings of `GUARD + SIZE` bytes that no thread uses; null for none. Any thread swaps one out, and puts it back by a release that pairs with the
+/// Mappings of `GUARD + STACK_BYTES` bytes that no thread uses; null for none. Any thread swaps one out, and puts it back by a release that pairs with the
 /// acquire of the swap.
-static FREE: [AtomicPtr<c_void>; KEPT] = [const { AtomicPtr::new(ptr::null_mut()) }; KEPT];
+static FREE_STACKS: [AtomicPtr<c_void>; MAX_FREE_STACKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_FREE_STACKS];
 
 /// A stack that the calling thread alone uses.
 struct Stack(*mut c_void);
@@ -27,7 +28,7 @@ struct Stack(*mut c_void);
 impl Stack {
     /// Returns a stack; `None` if the system has no memory.
     fn take() -> Option<Self> {
-        for slot in &FREE {
+        for slot in &FREE_STACKS {
             if !slot.load(Relaxed).is_null() {
                 let stack = slot.swap(ptr::null_mut(), Acquire);
                 if !stack.is_null() {
@@ -38,7 +39,8 @@ impl Stack {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: the kernel chooses a place where nothing is. The lowest part of the new mapping is then protected.
         unsafe {
-            let stack = libc::mmap(ptr::null_mut(), GUARD + SIZE, access, kind | libc::MAP_NORESERVE, -1, 0);
+            let stack =
+                libc::mmap(ptr::null_mut(), GUARD + STACK_BYTES, access, kind | libc::MAP_NORESERVE, -1, 0);
             if stack == libc::MAP_FAILED {
                 return None;
             }
@@ -49,19 +51,19 @@ impl Stack {
 
     /// Returns where the first frame begins, aligned as every machine requires.
     fn top(&self) -> *mut c_void {
-        self.0.wrapping_byte_add(GUARD + SIZE - ABOVE)
+        self.0.wrapping_byte_add(GUARD + STACK_BYTES - ABOVE)
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        for slot in &FREE {
+        for slot in &FREE_STACKS {
             if slot.compare_exchange(ptr::null_mut(), self.0, Release, Relaxed).is_ok() {
                 return;
             }
         }
         // SAFETY: the mapping is this stack's, and no frame is left on it.
-        unsafe { libc::munmap(self.0, GUARD + SIZE) };
+        unsafe { libc::munmap(self.0, GUARD + STACK_BYTES) };
     }
 }
 
@@ -159,7 +161,7 @@ mod tests {
         let address = || std::hint::black_box(&mut [0u8; 100_000]).as_ptr().addr();
         let (here, there) = (address(), on_own_stack(address).unwrap());
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            assert!(there.abs_diff(here) > SIZE);
+            assert!(there.abs_diff(here) > STACK_BYTES);
         }
         let panic = on_own_stack(|| -> u32 { std::panic::resume_unwind(Box::new(7u32)) }).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&7u32));

@@ -173,9 +173,9 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
     // The kernel takes no more at a time.
-    const MOST: usize = 1024;
+    const MAX_VLEN: usize = 1024;
     refuse_own!(fd);
-    let all = Many { first: messages, n: (n as usize).min(MOST), writable: Cell::new(usize::MAX) };
+    let all = Many { first: messages, n: (n as usize).min(MAX_VLEN), writable: Cell::new(usize::MAX) };
     // Without a message the kernel checks the descriptor.
     let outcome = if n == 0 { Outcome::Kernel } else { send(fd, &all, flags) };
     match outcome {

@@ -8,8 +8,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-const CHUNK: usize = 1024;
-const CHUNKS: usize = 1024;
+const ENTRIES_PER_CHUNK: usize = 1024;
+const TABLE_CHUNKS: usize = 1024;
 
 /// The knowledge about a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +46,14 @@ impl Entry {
     }
 }
 
-type Chunk = [AtomicU32; CHUNK];
+type Chunk = [AtomicU32; ENTRIES_PER_CHUNK];
 
 /// The entries, in chunks that are made when an entry in them is set, and never freed.
-pub(crate) struct Table([AtomicPtr<Chunk>; CHUNKS]);
+pub(crate) struct Table([AtomicPtr<Chunk>; TABLE_CHUNKS]);
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS])
+        Self([const { AtomicPtr::new(ptr::null_mut()) }; TABLE_CHUNKS])
     }
 
     fn chunk(&self, index: usize) -> Option<&Chunk> {
@@ -65,40 +65,42 @@ impl Table {
     #[inline]
     pub(crate) fn get(&self, fd: c_int) -> Entry {
         let Ok(fd) = usize::try_from(fd) else { return Entry::Other };
-        if fd >= CHUNK * CHUNKS {
+        if fd >= ENTRIES_PER_CHUNK * TABLE_CHUNKS {
             return Entry::Other;
         }
-        let Some(chunk) = self.chunk(fd / CHUNK) else { return Entry::Unknown };
-        Entry::of(chunk[fd % CHUNK].load(Relaxed))
+        let Some(chunk) = self.chunk(fd / ENTRIES_PER_CHUNK) else { return Entry::Unknown };
+        Entry::of(chunk[fd % ENTRIES_PER_CHUNK].load(Relaxed))
     }
 
     /// Sets the entry of a descriptor; returns the one before.
     pub(crate) fn set(&self, fd: c_int, entry: Entry) -> Entry {
         let before = self.get(fd);
-        let Some(fd) = usize::try_from(fd).ok().filter(|fd| *fd < CHUNK * CHUNKS) else { return before };
-        if self.chunk(fd / CHUNK).is_none() {
+        let Some(fd) = usize::try_from(fd).ok().filter(|fd| *fd < ENTRIES_PER_CHUNK * TABLE_CHUNKS) else {
+            return before;
+        };
+        if self.chunk(fd / ENTRIES_PER_CHUNK).is_none() {
             if entry == Entry::Unknown {
                 return before;
             }
-            let made = Box::into_raw(Box::new([const { AtomicU32::new(0) }; CHUNK]));
-            let slot = &self.0[fd / CHUNK];
+            let made = Box::into_raw(Box::new([const { AtomicU32::new(0) }; ENTRIES_PER_CHUNK]));
+            let slot = &self.0[fd / ENTRIES_PER_CHUNK];
             if slot.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire).is_err() {
                 // SAFETY: another thread was first, so nobody else has this chunk.
                 drop(unsafe { Box::from_raw(made) });
             }
         }
-        match self.chunk(fd / CHUNK) {
-            Some(chunk) => Entry::of(chunk[fd % CHUNK].swap(entry.word(), Relaxed)),
+        match self.chunk(fd / ENTRIES_PER_CHUNK) {
+            Some(chunk) => Entry::of(chunk[fd % ENTRIES_PER_CHUNK].swap(entry.word(), Relaxed)),
             None => before,
         }
     }
 
     /// Passes each known descriptor from `first` to `last` to `each`, in order.
     pub(crate) fn walk(&self, first: usize, last: usize, mut each: impl FnMut(c_int, Entry)) {
-        for index in first / CHUNK..CHUNKS.min(last / CHUNK + 1) {
+        for index in first / ENTRIES_PER_CHUNK..TABLE_CHUNKS.min(last / ENTRIES_PER_CHUNK + 1) {
             let Some(chunk) = self.chunk(index) else { continue };
             for (n, word) in chunk.iter().enumerate() {
-                let (fd, entry) = (index * CHUNK + n, Entry::of(word.load(Relaxed)));
+                let (fd, entry) = (index * ENTRIES_PER_CHUNK + n, Entry::of(word.load(Relaxed)));
                 if (first..=last).contains(&fd) && entry != Entry::Unknown {
                     each(fd as c_int, entry);
                 }

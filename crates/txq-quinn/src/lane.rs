@@ -18,8 +18,8 @@ use crate::pace::Pacer;
 use crate::turn::{Lacks, Rate};
 use crate::wakers::Wakers;
 
-/// The number of remotes from which on idle ones are looked for.
-const FEW: usize = 64;
+/// The number of remotes from which on the lane searches for idle ones.
+const FEW_REMOTES: usize = 64;
 
 /// What all lanes of a socket know.
 pub(crate) struct Rules {
@@ -80,7 +80,7 @@ impl Lane {
         Self {
             sender,
             remotes: HashMap::new(),
-            crowded: FEW,
+            crowded: FEW_REMOTES,
             spare: None,
             wakers: Arc::default(),
             counts: Counts::default(),
@@ -189,7 +189,7 @@ impl Lane {
         if self.remotes.len() >= self.crowded {
             let now = txq::now();
             self.remotes.retain(|_, remote| remote.flow.outstanding() > 0 || remote.pacer.is_ahead(now));
-            self.crowded = (self.remotes.len() * 2).max(FEW);
+            self.crowded = (self.remotes.len() * 2).max(FEW_REMOTES);
         }
         let remote = Remote { flow: Flow::new(), class, hash, pacer: Pacer::default(), partly: None };
         self.remotes.insert(to, remote);
@@ -215,7 +215,7 @@ impl Lane {
                 Poll::Ready(Err(WaitError::Gone { .. })) => return self.ready(poller, Sent::Gone),
                 // The next try drops a datagram that is too long.
                 Poll::Ready(Err(WaitError::Alloc(_))) => {}
-                // Down: the poller's timer looks again.
+                // Down: the poller's timer checks again.
                 Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
             }
         }
@@ -239,7 +239,7 @@ impl Lane {
         }
     }
 
-    /// Ends a poller's wait. The sender has its waker no more, so the other tasks look for themselves.
+    /// Ends a poller's wait. The sender has its waker no more, so the other tasks check for themselves.
     fn ready(&mut self, poller: u64, sent: Sent) -> Poll<Sent> {
         self.wakers.remove(poller);
         self.wakers.wake_all();

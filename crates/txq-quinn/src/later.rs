@@ -27,14 +27,14 @@ impl Due {
 
 thread_local! {
     /// How many lanes this thread holds.
-    static HELD: Cell<usize> = const { Cell::new(0) };
+    static HELD_LANES: Cell<usize> = const { Cell::new(0) };
     static DUE: RefCell<Vec<Due>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Uses wakers when the thread holds no lane: at once, or later.
 pub(crate) fn run(due: impl IntoIterator<Item = Due>) {
     // A thread that ends has no list any more.
-    if HELD.get() > 0 && DUE.try_with(|_| ()).is_ok() {
+    if HELD_LANES.get() > 0 && DUE.try_with(|_| ()).is_ok() {
         DUE.with_borrow_mut(|list| list.extend(due));
     } else {
         due.into_iter().for_each(Due::run);
@@ -46,15 +46,15 @@ pub(crate) struct Held(());
 
 impl Held {
     pub(crate) fn new() -> Self {
-        HELD.set(HELD.get() + 1);
+        HELD_LANES.set(HELD_LANES.get() + 1);
         Self(())
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
-        if HELD.get() == 0 {
+        HELD_LANES.set(HELD_LANES.get() - 1);
+        if HELD_LANES.get() == 0 {
             let due = DUE.try_with(|list| mem::take(&mut *list.borrow_mut()));
             due.into_iter().flatten().for_each(Due::run);
         }

@@ -42,12 +42,12 @@ impl<F: ControllerFactory> Paced<F> {
 impl<F: ControllerFactory + Send + Sync + 'static> ControllerFactory for Paced<F> {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let controller = self.0.clone().build(now, current_mtu);
-        Box::new(Pace { controller, initial: None, rtt: Duration::ZERO })
+        Box::new(PacingController { controller, initial: None, rtt: Duration::ZERO })
     }
 }
 
 /// A controller, and what its rate follows from.
-struct Pace {
+struct PacingController {
     controller: Box<dyn Controller>,
     /// What quinn assumes before it has measured a round trip, as of the first acknowledgement: quinn reports that one before it
     /// measures.
@@ -56,7 +56,7 @@ struct Pace {
     rtt: Duration,
 }
 
-impl Pace {
+impl PacingController {
     /// Returns the connection's rate, in bytes a second.
     fn rate(&self) -> Option<NonZeroU64> {
         let rate = match self.controller.metrics().pacing_rate {
@@ -71,7 +71,7 @@ impl Pace {
     }
 }
 
-impl Controller for Pace {
+impl Controller for PacingController {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.controller.on_sent(now, bytes, last_packet_number);
         turn::set_rate(self.rate());
@@ -113,7 +113,7 @@ impl Controller for Pace {
         self.controller.initial_window()
     }
 
-    /// Returns the controller without its pace, for a program that looks at the controller that it has chosen.
+    /// Returns the controller without its pace, for a program that inspects the controller that it has chosen.
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self.controller.into_any()
     }

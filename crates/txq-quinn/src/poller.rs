@@ -14,13 +14,13 @@ use crate::lane::Sent;
 use crate::socket::Socket;
 use crate::turn::{self, Lacks, Rate, Refusal};
 
-/// The first time after which a connection over its share looks again; the runtime's timers are no finer.
-const SOON: Duration = Duration::from_millis(1);
+/// The first time after which a connection over its share checks again; the runtime's timers are no finer.
+const FIRST_SHARE_CHECK: Duration = Duration::from_millis(1);
 /// The longest.
-const LATE: Duration = Duration::from_millis(50);
-/// When a wait for a buffer or for room looks again, although nothing has woken it: the device may be down, or the connection's
+const LONGEST_SHARE_CHECK: Duration = Duration::from_millis(50);
+/// Time after which a wait for a buffer or for room checks again, although nothing has woken it: the device may be down, or the connection's
 /// packets may have moved to another txq.
-const AGAIN: Duration = Duration::from_millis(20);
+const RECHECK_PERIOD: Duration = Duration::from_millis(20);
 
 /// Waits until one connection may send again.
 pub(crate) struct Poller {
@@ -33,7 +33,7 @@ pub(crate) struct Poller {
     alarm: Mutex<Alarm>,
 }
 
-/// When a waiting connection looks again. In a mutex because a timer is not `Sync`; the poller alone uses it.
+/// When a waiting connection checks again. In a mutex because a timer is not `Sync`; the poller alone uses it.
 #[derive(Default)]
 struct Alarm {
     timer: Option<Pin<Box<dyn AsyncTimer>>>,
@@ -77,7 +77,7 @@ impl Poller {
                 Poll::Ready(Sent::Gone) => socket.end(),
                 Poll::Ready(Sent::Taken | Sent::Unclassified) => {}
                 Poll::Pending => {
-                    if self.alarm().poll(&socket, AGAIN, cx).is_pending() {
+                    if self.alarm().poll(&socket, RECHECK_PERIOD, cx).is_pending() {
                         return Poll::Pending;
                     }
                     continue;
@@ -87,7 +87,7 @@ impl Poller {
         }
     }
 
-    /// Waits until half of the remote's share is free. No thread wakes the task: it looks when that should be so, by the
+    /// Waits until half of the remote's share is free. No thread wakes the task: it checks when that should be so, by the
     /// connection's pace at first, and then by what has left since.
     fn poll_share(&mut self, lane: usize, remote: &SocketAddr, cx: &mut Context<'_>) -> Poll<()> {
         let socket = self.socket.clone();
@@ -108,7 +108,7 @@ impl Poller {
                     (Ok(0) | Err(_), delay) => delay * 2,
                     (Ok(left), delay) => delay * u32::try_from(outstanding - half).unwrap_or(u32::MAX) / left,
                 }
-                .clamp(SOON, LATE);
+                .clamp(FIRST_SHARE_CHECK, LONGEST_SHARE_CHECK);
                 alarm.outstanding = outstanding;
             }
             if alarm.poll(&socket, delay, cx).is_pending() {

@@ -23,7 +23,7 @@ use crate::poller::Poller;
 use crate::turn::{self, Refusal};
 
 /// The most datagrams that a transmit may have: as many as the device joins to a message.
-const SEGMENTS: usize = 64;
+const TRANSMIT_SEGMENTS: usize = 64;
 
 /// A UDP socket for quinn's endpoints that sends through a device, and receives from the system ([`crate`]).
 pub struct Socket {
@@ -223,7 +223,7 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn max_transmit_segments(&self) -> usize {
-        SEGMENTS
+        TRANSMIT_SEGMENTS
     }
 
     fn max_receive_segments(&self) -> usize {

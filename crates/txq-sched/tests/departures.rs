@@ -75,7 +75,7 @@ const TREES: &[(&str, u64)] = &[
 /// The kinds that hold no packets, and so have no departures without a device.
 const WITHOUT_PACKETS: [&str; 3] = ["noqueue", "mq", "mqprio"];
 
-/// Numbers that look random (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {

@@ -117,7 +117,7 @@
 //! A driver that needs no second buffer, such as a VPN that encrypts in place, hands the packet itself on to a second device
 //! ([`TxCx::hand_on`]). The first device counts the packet as sent and as handed on, the second one as accepted. So the sums of each
 //! device hold. The buffer goes home when the second device has sent it, whatever pool the buffer is of. A packet that was
-//! changed cannot be offered again, so the driver looks for room before:
+//! changed cannot be offered again, so the driver checks for room before:
 //!
 //! ```
 //! # use std::io;

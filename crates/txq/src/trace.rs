@@ -19,7 +19,7 @@ impl Trace {
         self.0.try_next()
     }
 
-    /// Returns the next event, for which it waits at most `timeout`. It looks once in a few milliseconds: a wake-up would cost
+    /// Returns the next event, for which it waits at most `timeout`. It polls once in a few milliseconds: a wakeup would cost
     /// the threads that send.
     pub fn next_within(&mut self, timeout: Duration) -> Option<Event> {
         self.0.next_within(timeout)

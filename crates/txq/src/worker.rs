@@ -26,7 +26,7 @@
 //! 4. `poll` returns the deadline: the time of its next work, on the clock of [`txq::now`](crate::now), `CLOCK_MONOTONIC`.
 //!    [`txq::instant_of`](crate::instant_of) makes an `Instant` of it.
 //!    `None` means that only a wake brings work. A time in the past means at once: the quota of a turn is used up, and the
-//!    loop may look after its other descriptors first. A loop that polls later than the deadline sends shaped packets later.
+//!    loop may serve its other descriptors first. A loop that polls later than the deadline sends shaped packets later.
 //! 5. A loop that also sends asks [`Sender::poll_room`] before each packet, with a waker that writes to the same eventfd. While
 //!    that is `Pending` the loop does its other work, and loses no packets.
 //! 6. The loop ends when [`Worker::is_over`] says that the device has been shut down.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use txq_core::arch::{Arch, Nanos, Native};
 
-use crate::generic::worker::{PAUSE, Worker};
+use crate::generic::worker::{PANIC_PAUSE, Worker};
 use crate::netdev::NetDev;
 use crate::os;
 
@@ -197,7 +197,7 @@ impl Driven {
         let worker = &mut self.worker;
         panic::catch_unwind(AssertUnwindSafe(|| worker.poll())).unwrap_or_else(|_| {
             worker.dev.count_worker_death();
-            self.rests_until = Native::now() + PAUSE;
+            self.rests_until = Native::now() + PANIC_PAUSE;
             let next = Worker::new(worker.dev.clone(), worker.index);
             *worker = next;
             Some(self.rests_until)

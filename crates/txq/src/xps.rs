@@ -119,7 +119,7 @@ struct Entry {
     at: u32,
 }
 
-/// The map from CPUs or rx queues to txqs. It is never changed in place, because other threads may be looking up in it: a
+/// The map from CPUs or rx queues to txqs. It is never changed in place, because other threads may be reading it: a
 /// change makes a new map, which is published whole (the kernel does so by RCU).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XpsMap {

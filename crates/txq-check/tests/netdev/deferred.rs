@@ -1,7 +1,7 @@
 //! Completions that a lone sender leaves to its next calls: the worker reaps those that remain when the sender sends no
 //! more.
 //!
-//! Guards `txq/src/generic/transfer/defer.rs` and the worker's look at it (`worker.rs`). Mutants that it catches: an owner that does
+//! Guards `txq/src/generic/transfer/defer.rs` and the worker's check of it (`worker.rs`). Mutants that it catches: an owner that does
 //! not schedule the worker, or a worker that drops a txq although its owner defers, by "the device keeps packets"; a worker
 //! that ends the watch without the owner's place, by "Causality violation".
 
@@ -11,7 +11,7 @@ use txq_check::{Loom, Model, Shuttle};
 
 /// A sender sends single packets, and stays. The worker polls at any moment, and then as long as it returns that it has to
 /// poll again. Then every buffer is home, without a further call of the sender.
-fn left_to_the_worker<A: Model>(queue: &str, discipline: Discipline, calls: u64, looks: usize) {
+fn left_to_the_worker<A: Model>(queue: &str, discipline: Discipline, calls: u64, polls: usize) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: Some(64), inline: true };
     let builder = device.builder().qdisc(queue).discipline(discipline).defer_completions(true);
@@ -20,7 +20,7 @@ fn left_to_the_worker<A: Model>(queue: &str, discipline: Discipline, calls: u64,
     let mut packets = packets(&mut sender, 0, calls);
     let mut worker = dev.worker(0);
     let worker = A::spawn(1, move || {
-        for _ in 0..looks {
+        for _ in 0..polls {
             let _ = worker.poll();
         }
         worker

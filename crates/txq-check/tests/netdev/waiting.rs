@@ -1,7 +1,7 @@
 //! Senders that wait for a buffer or for credit of a device that completes, goes down, or ends.
 //!
 //! Guards `txq/src/generic/sender/waiting.rs` and the wakes in `netdev/lifecycle.rs`. Mutants that it catches, each by a sender that
-//! sleeps for ever: a device that goes down, or ends, and wakes no sender; a sender that registers and does not look at its
+//! sleeps for ever: a device that goes down, or ends, and wakes no sender; a sender that registers and does not check its
 //! device.
 //!
 //! And a sender that waits for room of a short queue (`txq/src/generic/datapath/marks.rs`). Mutant that it catches by lost packets: a

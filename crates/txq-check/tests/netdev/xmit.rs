@@ -150,7 +150,7 @@ fn lockless_passes_after_a_turn_under_loom() {
     });
 }
 
-/// A thread that looks at a queue's counters waits until the queue has no owner, and then sees all that the owner wrote.
+/// A thread that reads a queue's counters waits until the queue has no owner, and then sees all that the owner wrote.
 #[test]
 fn a_visit_under_loom() {
     for &discipline in Discipline::ALL {

@@ -2,7 +2,7 @@
 //!
 //! Guards the word and the list of waiters (`txq/src/sync/fill.rs`). Time stands still under the checkers, so a sleep
 //! without a wake is a deadlock, which they report. Mutants that it catches, each by a sender that sleeps for ever: no
-//! second look at the word after the registration; no `WAITERS`; an owner that wakes no thread; a woken thread that wakes no
+//! second check of the word after the registration; no `WAITERS`; an owner that wakes no thread; a woken thread that wakes no
 //! other; a vanishing device that wakes only one.
 
 use std::sync::Arc;

@@ -77,11 +77,11 @@ fn emptiness_needs_no_node_under_loom() {
     Loom::check(|| {
         let list = Arc::new(LList::<Loom, Node<Loom>>::new());
         push_all(&list, 0, 1);
-        let looker = list.clone();
-        let looks = Loom::spawn(1, move || [looker.is_empty(), looker.is_empty()]);
+        let reader = list.clone();
+        let reads = Loom::spawn(1, move || [reader.is_empty(), reader.is_empty()]);
         // SAFETY: taken just now, and it was a box.
         drop(unsafe { Box::from_raw(list.take_all()) });
-        assert_ne!(looks(), [true, false], "it was empty, and filled itself");
+        assert_ne!(reads(), [true, false], "it was empty, and filled itself");
         assert!(list.is_empty());
     });
 }

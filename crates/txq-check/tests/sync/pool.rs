@@ -156,7 +156,7 @@ fn homes<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// Two threads of different nodes free to one sender, which looks for its buffers meanwhile.
+/// Two threads of different nodes free to one sender, which collects its buffers meanwhile.
 fn two_nodes<A: Model>() {
     let nodes = [0, 1].map(|cpu| [cpu].into_iter().collect::<CpuMask>());
     let pool = Pool::<A>::new(&PoolConfig { nodes: nodes.into(), ..config(2, FreeMode::Defer, DEFER_MAX) });

@@ -4,7 +4,7 @@
 //! Guards `txq-core/src/pool/line.rs`, `waiting.rs`, and what they need of `inbox.rs`, `home.rs`, `size.rs`, `store.rs`,
 //! `cache.rs`, `reserve.rs` and `credit.rs`. Time stands still under the checkers, so a wait without a wake is a deadlock, which they
 //! report. Mutants that it catches, each by a sender that sleeps for ever: an inbox, a stock or a stack that stays open; a
-//! sender that joins the line and does not look again; a buffer that wakes no sender; a sender that gives up and keeps the
+//! sender that joins the line and does not check again; a buffer that wakes no sender; a sender that gives up and keeps the
 //! buffer that it has got.
 
 use std::sync::Arc;
@@ -235,7 +235,7 @@ fn told<A: Model>() {
         let over = over.clone();
         move || {
             over.store(1, Release);
-            tally.wake_to_look();
+            tally.wake_to_recheck();
         }
     });
     assert!(wait_unless(&mut waiter, || over.load(Acquire) != 0).is_none(), "there is no buffer");

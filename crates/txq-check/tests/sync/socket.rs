@@ -1,7 +1,7 @@
 //! The ring that a client and the server share: descriptors arrive whole and in order, and no wake is lost.
 //!
 //! Guards `publish`, `wait`, `must_ring` and `announce` of `txq-control/src/socket/ring.rs`. Mutants that it catches: either fence left out, a side
-//! that sleeps without another look, and a cursor that is published without a release. A lost wake is loom's "deadlock".
+//! that sleeps without another check, and a cursor that is published without a release. A lost wake is loom's "deadlock".
 
 use std::sync::Arc;
 

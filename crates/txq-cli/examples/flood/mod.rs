@@ -16,7 +16,7 @@ pub(crate) struct Flood {
     /// The classes that it floods, from 1:1 on.
     pub(crate) classes: AtomicU32,
     pub(crate) packets: AtomicU64,
-    /// The longest time between two batches, in nanoseconds, since the last look.
+    /// The longest time between two batches, in nanoseconds, since the last reading.
     longest: AtomicU64,
     /// The thread's number; 0 until it runs.
     thread: AtomicU64,

@@ -1,4 +1,4 @@
-//! The options of `txq doctor` and `txq xps`, which look at the kernel's own devices.
+//! The options of `txq doctor` and `txq xps`, which inspect the kernel's own devices.
 
 use super::At;
 

@@ -20,7 +20,7 @@ The variable NO_COLOR switches colours off.";
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The time between two looks
+    /// The time between two snapshots
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) delay: Span,
     /// Show only this device; may be given several times
@@ -32,7 +32,7 @@ pub(crate) struct TopArgs {
     /// Show only queues with at most so many above them; 0 shows roots
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
-    /// Print one table after two looks, and end; needs no terminal
+    /// Print one table after two snapshots, and end; needs no terminal
     #[arg(long)]
     pub(crate) once: bool,
     /// Print one JSON object with the rates instead of the table

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// The time between two lines where stderr is no terminal.
-const EVERY: Duration = Duration::from_secs(1);
+const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The progress line.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Tell {
 
     /// Prints a line. Unless stderr is a terminal, skips lines within a second of the last one.
     pub fn say(&mut self, line: &str) {
-        let recent = !self.terminal && self.last.is_some_and(|last| last.elapsed() < EVERY);
+        let recent = !self.terminal && self.last.is_some_and(|last| last.elapsed() < LINE_PERIOD);
         if !recent {
             self.print(line);
         }

@@ -11,14 +11,14 @@ use super::check::{self, Purpose};
 use super::{Config, Device, Socket, keys};
 
 /// The types that have an interface: its name is that of the device unless the words say otherwise.
-const INTERFACES: [&str; 4] = ["af_packet", "af_xdp", "tap", "tun"];
+const INTERFACE_TYPES: [&str; 4] = ["af_packet", "af_xdp", "tap", "tun"];
 const TYPES: [&str; 8] = ["dummy", "null", "pcap", "af_packet", "af_xdp", "tap", "tun", "udp"];
 
 /// The keys of a socket; `socket` is its path.
 const SOCKET: [&str; 7] = ["socket", "group", "clients", "slots", "credit", "priority_max", "idle_timeout"];
 
 /// The types that open nothing of the system: no file, interface or socket.
-const WITHIN: [&str; 2] = ["dummy", "null"];
+const INTERNAL_TYPES: [&str; 2] = ["dummy", "null"];
 
 /// Returns the configuration of a device, and that of its socket if it has one.
 ///
@@ -28,11 +28,14 @@ const WITHIN: [&str; 2] = ["dummy", "null"];
 pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<(Device, Option<Socket>)> {
     let kind = new.kind.as_str();
     let opens = |(key, _): &(String, String)| SOCKET.contains(&key.as_str());
-    if !new.by_owner && TYPES.contains(&kind) && (!WITHIN.contains(&kind) || new.options.iter().any(opens)) {
+    if !new.by_owner
+        && TYPES.contains(&kind)
+        && (!INTERNAL_TYPES.contains(&kind) || new.options.iter().any(opens))
+    {
         bail!(
             "Operation not permitted: a member of the daemon's group adds devices of type {} without a socket: ask root for a [[device]] in the \
              daemon's file",
-            WITHIN.join(" and ")
+            INTERNAL_TYPES.join(" and ")
         );
     }
     let (of_socket, options): (Vec<_>, Vec<_>) =
@@ -80,7 +83,7 @@ fn of_type(new: &NewDevice) -> anyhow::Result<Device> {
         (key.clone(), if keys::takes_text(kind, key) { text.into() } else { value(text) })
     };
     let mut keys: Table = new.options.iter().map(as_in_a_file).collect();
-    if INTERFACES.contains(&kind) {
+    if INTERFACE_TYPES.contains(&kind) {
         keys.entry("interface").or_insert_with(|| new.name.clone().into());
     }
     if let ("tap" | "tun", Some(mtu)) = (kind, new.mtu) {

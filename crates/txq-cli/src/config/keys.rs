@@ -6,7 +6,7 @@ use crate::common::schema::VALUE;
 use serde_json::Value;
 
 /// What stands above the tables.
-const BEGIN: &str = "\
+const HEAD_COMMENT: &str = "\
 # Keys of a file of `txq run` and `txq daemon`
 
 `txq run --print-keys` prints this document from the code that reads files, and `txq run --print-schema` the JSON Schema of a file, with
@@ -24,7 +24,7 @@ fn schema() -> Value {
 /// Returns the reference of all keys, in Markdown.
 pub(crate) fn keys() -> String {
     let root = schema();
-    let mut text = BEGIN.to_owned();
+    let mut text = HEAD_COMMENT.to_owned();
     table(&mut text, "", &root, &root);
     text
 }

@@ -13,9 +13,9 @@ pub(crate) type Length = Within<42, 9014>;
 /// The IP packets of the simple Internet mix, spread: seven of 40 bytes, four of 576, one of 1500.
 const IMIX: [usize; 12] = [40, 576, 40, 40, 576, 40, 1500, 40, 576, 40, 40, 576];
 /// The shortest Ethernet frame, without its checksum.
-const SHORTEST: usize = 60;
+const SHORTEST_FRAME: usize = 60;
 /// Bounds a list, whose lengths have headers of their own for each flow.
-const MOST: usize = 64;
+const MAX_LENGTHS: usize = 64;
 
 /// The lengths of a sender's packets, one after the other and again from the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Lengths {
     pub(crate) fn on(&self, link: Link) -> Vec<usize> {
         match (self, link) {
             (Self::Listed(lengths), _) => lengths.clone(),
-            (Self::Imix, Link::Ethernet) => IMIX.map(|len| (len + 14).max(SHORTEST)).to_vec(),
+            (Self::Imix, Link::Ethernet) => IMIX.map(|len| (len + 14).max(SHORTEST_FRAME)).to_vec(),
             (Self::Imix, _) => IMIX.to_vec(),
         }
     }
@@ -55,7 +55,7 @@ impl<'de> Visitor<'de> for Words {
     type Value = Lengths;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a whole number from 42 to 9014, a list of 1 to {MOST} of them, or \"imix\"")
+        write!(f, "a whole number from 42 to 9014, a list of 1 to {MAX_LENGTHS} of them, or \"imix\"")
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Lengths, E> {
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Words {
         while let Some(len) = list.next_element::<Length>()? {
             lengths.push(len.size());
         }
-        if lengths.is_empty() || lengths.len() > MOST {
+        if lengths.is_empty() || lengths.len() > MAX_LENGTHS {
             return Err(S::Error::invalid_length(lengths.len(), &self));
         }
         Ok(Lengths::Listed(lengths))

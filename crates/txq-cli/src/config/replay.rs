@@ -28,7 +28,7 @@ pub(crate) struct Replay {
     pub(crate) threads: Threads,
     /// The rate of all threads together: packets or bits per second, "recorded" for the times in the file, or "max". Default: recorded.
     #[serde(default = "recorded")]
-    #[cfg_attr(test, schemars(with = "super::words::schema::Pace"))]
+    #[cfg_attr(test, schemars(with = "super::words::schema::ReplayRate"))]
     pub(crate) rate: Rate,
     /// With rate = "recorded": how many times as fast as recorded. Default: 1.0.
     pub(crate) speed: Option<Speed>,

@@ -101,7 +101,7 @@ described!(Bql, "\"off\", or a table of sysfs's file names, such as { limit_max 
 /// A word of a file, and its value.
 type Word<T> = (&'static str, T);
 
-const LINKS: [Word<Link>; 2] = [("ethernet", Link::Ethernet), ("ip", Link::Ip)];
+const LINK_WORDS: [Word<Link>; 2] = [("ethernet", Link::Ethernet), ("ip", Link::Ip)];
 const BACKINGS: [Word<Backing>; 4] =
     [("auto", Backing::Auto), ("heap", Backing::Heap), ("mmap", Backing::Mmap), ("huge", Backing::HugePages)];
 const FREES: [Word<FreeMode>; 3] =
@@ -159,17 +159,17 @@ pub(crate) enum Priority {
     None,
 }
 
-const SEGMENTS: [Word<Segments>; 2] = [("cut", Segments::Cut), ("keep", Segments::Keep)];
-const PRIORITIES: [Word<Priority>; 2] = [("tos", Priority::Tos), ("none", Priority::None)];
+const SEGMENTS_WORDS: [Word<Segments>; 2] = [("cut", Segments::Cut), ("keep", Segments::Keep)];
+const PRIORITY_WORDS: [Word<Priority>; 2] = [("tos", Priority::Tos), ("none", Priority::None)];
 
 /// Parses what a bridge does with packets of several segments.
 pub(super) fn segments<'de, D: Deserializer<'de>>(from: D) -> Result<Segments, D::Error> {
-    read("segments", &SEGMENTS, from)
+    read("segments", &SEGMENTS_WORDS, from)
 }
 
 /// Parses where a bridge's packets get their priority from.
 pub(super) fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
-    read("priority", &PRIORITIES, from)
+    read("priority", &PRIORITY_WORDS, from)
 }
 
 /// Parses the name of an enqueue discipline.
@@ -194,7 +194,7 @@ pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Samp
 
 /// Parses what a device's packets begin with.
 pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Link>, D::Error> {
-    read("link", &LINKS, from).map(Some)
+    read("link", &LINK_WORDS, from).map(Some)
 }
 
 /// Parses the source of a pool's memory.

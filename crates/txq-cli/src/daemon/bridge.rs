@@ -13,7 +13,7 @@ use crate::session;
 
 /// The priorities of the values of the TOS field without its first three bits and its last one (`ip_tos2prio`; `tc-prio(8)` has
 /// the table): best effort, bulk, interactive, interactive bulk.
-const PRIORITIES: [u32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
+const TOS_PRIORITIES: [u32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
 
 /// One direction of a bridge.
 pub(super) struct Way {
@@ -109,6 +109,6 @@ fn way(config: &config::Bridge, from: &str, to: &str, live: &mut [Live]) -> anyh
 fn prioritise(batch: &mut PacketList) {
     batch.for_each_mut(|packet| {
         let tos = packet.dissect().tos;
-        packet.set_priority(PRIORITIES[usize::from((tos & 0x1e) >> 1)]);
+        packet.set_priority(TOS_PRIORITIES[usize::from((tos & 0x1e) >> 1)]);
     });
 }

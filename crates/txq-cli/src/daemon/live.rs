@@ -27,7 +27,7 @@ pub(super) struct Live {
     /// What it receives with, while no bridge has them.
     pub(super) receivers: Vec<Box<dyn Receive>>,
     watch: Option<Watch>,
-    /// What the last look at the interface found.
+    /// The interface's index at the last check.
     index: Option<u32>,
     link: Link,
     /// Whether it has existed.
@@ -41,9 +41,9 @@ pub(super) struct Live {
     refused: Option<String>,
 }
 
-/// What a look at an interface has found.
+/// The result of a check of an interface.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Changes {
     /// Whether the device has new receivers.
     pub(super) receivers: bool,
     /// Whether the interface has another MTU.
@@ -114,7 +114,7 @@ impl Live {
             refused: None,
         };
         live.fit_pool(0);
-        live.look();
+        live.check();
         live.tell_room();
         live.tell_neighbours();
         Ok(live)
@@ -150,7 +150,7 @@ impl Live {
         &self.config.device[self.number]
     }
 
-    /// Returns whether the interface was up when it was last looked at.
+    /// Returns whether the interface was up at the last check.
     pub(super) fn is_up(&self) -> bool {
         self.link == Link::Up
     }
@@ -175,20 +175,20 @@ impl Live {
         }
     }
 
-    /// Looks at the interface, says on stderr what has changed, and opens an interface that is back.
-    pub(super) fn look(&mut self) -> Seen {
-        let Some(watch) = &self.watch else { return Seen::default() };
+    /// Checks the interface, says on stderr what has changed, and opens an interface that is back.
+    pub(super) fn check(&mut self) -> Changes {
+        let Some(watch) = &self.watch else { return Changes::default() };
         let resized = watch.mtu().filter(|mtu| self.mtu != Some(*mtu));
         if let Some(mtu) = resized {
             self.dev.set_mtu(mtu);
             self.mtu = resized;
         }
-        let receivers = self.look_at_link();
+        let receivers = self.check_link();
         // A new interface has its own MTU.
         if let Some(mtu) = resized.filter(|_| !receivers) {
             eprintln!("txq: interface \"{}\" has an MTU of {mtu} bytes now", self.name());
         }
-        Seen { receivers, mtu: resized.is_some() }
+        Changes { receivers, mtu: resized.is_some() }
     }
 
     /// Says which frames do not fit into the pool's buffers.
@@ -235,11 +235,11 @@ impl Live {
         }
     }
 
-    /// Returns whether the device has new receivers.
-    fn look_at_link(&mut self) -> bool {
+    /// Checks the interface's link; returns whether the device has new receivers.
+    fn check_link(&mut self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let (index, name) = (watch.index(), watch.name().to_owned());
-        // An interface that is made between the two looks is seen at the next one.
+        // An interface that is made between the two reads is seen at the next check.
         let link = if index.is_some() { watch.state() } else { Link::Gone };
         if index.is_some() && index != self.index {
             if !self.reopen(index) {
@@ -248,7 +248,7 @@ impl Live {
             let seen = if self.was_there { "back" } else { "there" };
             eprintln!("txq: interface \"{name}\" is {seen}");
             self.was_there = true;
-            // The next look says what it is by then: one that has just been made is not up yet.
+            // The next check says its state by then: an interface that has just been made is not up yet.
             self.link = Link::Up;
             return true;
         }
@@ -285,7 +285,7 @@ impl Live {
                 true
             }
             Err(error) => {
-                // It is tried again at the next look.
+                // It is tried again at the next check.
                 let why = crate::failure::line(&error);
                 if self.refused.as_ref() != Some(&why) {
                     eprintln!("txq: {why}");

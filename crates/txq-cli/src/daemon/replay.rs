@@ -14,7 +14,7 @@ use super::live::Live;
 use crate::config::{Config, Replay};
 use crate::pace::Gate;
 use crate::pump::{Count, Frame, Source, pump};
-use crate::replay::{self, BATCH, LIMIT, MAX_GAP, Pace, Part, Whole};
+use crate::replay::{self, FRAMES_PER_BATCH, LIMIT, MAX_GAP, Part, ReplayPace, Whole};
 use crate::session;
 
 /// A replay that runs, or has sent all. Dropping it ends it.
@@ -113,7 +113,7 @@ fn play(
     let whole = Whole {
         capture: tape.capture(),
         remote: device.0,
-        pace: Pace {
+        pace: ReplayPace {
             rate: replay.rate,
             speed: replay.speed.map_or(1.0, |speed| speed.0),
             max_gap: replay.max_gap.map_or(MAX_GAP, |gap| gap.0),
@@ -136,7 +136,7 @@ fn play(
                 if let Some(Err(error)) = cpu.map(session::pin) {
                     eprintln!("txq: {}", crate::failure::line(&error));
                 }
-                let sent = pump(&mut sender, &mut part, BATCH, gate.pass(), stop);
+                let sent = pump(&mut sender, &mut part, FRAMES_PER_BATCH, gate.pass(), stop);
                 part.note();
                 sent.and_then(|_| part.part.into_error().map_or(Ok(()), Err))
             };

@@ -17,8 +17,8 @@ use super::socket::{self, Sockets};
 use crate::config::{Config, Loaded};
 use crate::control;
 
-/// How often the daemon looks at the interfaces.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the daemon checks the interfaces.
+const INTERFACE_CHECK: Duration = Duration::from_millis(100);
 /// How often it compares the pools with the qdiscs.
 const FIT: Duration = Duration::from_secs(1);
 
@@ -85,7 +85,7 @@ pub(crate) struct State {
     pub(super) raw: toml::Table,
     meters: Meters,
     pub(super) realtime: Realtime,
-    looked: Instant,
+    checked: Instant,
     fitted: Instant,
 }
 
@@ -104,7 +104,7 @@ impl State {
             raw: toml::Table::new(),
             meters,
             realtime,
-            looked: now,
+            checked: now,
             fitted: now,
         };
         let Some(Loaded { config, raw }) = loaded else { return Ok(state) };
@@ -145,12 +145,12 @@ impl State {
         self.live.iter().try_for_each(|live| server.add(&live.dev)).map_err(control::failed)
     }
 
-    /// Does what is due: looks at the interfaces, and compares pools with qdiscs. Returns whether devices were opened anew.
+    /// Does the work that is due: checks the interfaces, and compares pools with qdiscs. Returns whether devices were opened anew.
     pub(crate) fn tick(&mut self) -> bool {
         let (now, mut opened) = (Instant::now(), false);
-        if now - self.looked >= LOOK {
-            self.looked = now;
-            opened = self.look() && self.follow_mtu();
+        if now - self.checked >= INTERFACE_CHECK {
+            self.checked = now;
+            opened = self.check_interfaces() && self.follow_mtu();
         }
         if now - self.fitted >= FIT {
             self.fitted = now;
@@ -192,12 +192,12 @@ impl State {
         self.live.iter().for_each(|live| live.fit_pool(self.sockets.buffers(live.name())));
     }
 
-    /// Looks at all interfaces; returns whether one has another MTU.
-    fn look(&mut self) -> bool {
+    /// Checks all interfaces; returns whether one has another MTU.
+    fn check_interfaces(&mut self) -> bool {
         let mut resized = false;
         for live in &mut self.live {
             let ways = || self.bridges.iter().flat_map(|bridge| &bridge.ways);
-            let seen = live.look();
+            let seen = live.check();
             resized |= seen.mtu;
             let name = live.name().to_owned();
             for way in ways().filter(|way| way.from == name) {

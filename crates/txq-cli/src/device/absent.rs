@@ -11,9 +11,9 @@ use txq::packet::PacketList;
 use txq::receive::{Receive, RxStats};
 
 /// The time until packets are offered again, in nanoseconds.
-const RETRY: u64 = 10_000_000;
+const ABSENT_RETRY: u64 = 10_000_000;
 /// The longest sleep of a receiver.
-const SLEEP: Duration = Duration::from_millis(100);
+const LONGEST_RECEIVER_SLEEP: Duration = Duration::from_millis(100);
 
 /// The driver.
 pub(super) struct Absent(pub(super) DeviceInfo);
@@ -32,7 +32,7 @@ struct Refusing;
 
 impl Transmit for Refusing {
     fn start_xmit(&mut self, _batch: &mut PacketList, _cx: &mut TxCx<'_>) -> Status {
-        Status::Busy { retry: Some(RETRY) }
+        Status::Busy { retry: Some(ABSENT_RETRY) }
     }
 }
 
@@ -49,7 +49,7 @@ impl Receive for Silent {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        thread::sleep(timeout.unwrap_or(SLEEP).min(SLEEP));
+        thread::sleep(timeout.unwrap_or(LONGEST_RECEIVER_SLEEP).min(LONGEST_RECEIVER_SLEEP));
         Ok(false)
     }
 

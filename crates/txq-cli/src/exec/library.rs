@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::embedded;
 
-const FILE: &str = "libtxq_preload.so";
+const LIBRARY_FILE: &str = "libtxq_preload.so";
 
 /// Returns the library: TXQ_PRELOAD, the file in `deps/` (of a build), beside `txq`, or in `../lib/txq/` (of an installation), or the
 /// one that the command contains.
@@ -17,7 +17,7 @@ pub(super) fn find() -> Result<PathBuf, String> {
         Some(path) => {
             let path = PathBuf::from(path);
             if !path.is_file() {
-                return Err(format!("TXQ_PRELOAD: {} is no file: name {FILE}", path.display()));
+                return Err(format!("TXQ_PRELOAD: {} is no file: name {LIBRARY_FILE}", path.display()));
             }
             path
         }
@@ -26,13 +26,13 @@ pub(super) fn find() -> Result<PathBuf, String> {
             None if embedded::is_there() => embedded::unpack()?,
             None => {
                 return Err(format!(
-                    "this txq contains no {FILE}, and there is none beside it: build it by `cargo build --release -p \
-                     txq-preload`, and name target/release/{FILE} in TXQ_PRELOAD"
+                    "this txq contains no {LIBRARY_FILE}, and there is none beside it: build it by `cargo build --release -p \
+                     txq-preload`, and name target/release/{LIBRARY_FILE} in TXQ_PRELOAD"
                 ));
             }
         },
     };
-    // The system's loader looks for a name without `/` elsewhere.
+    // The system's loader searches elsewhere for a name without `/`.
     let found = std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
     match found.to_string_lossy().contains([' ', ':']) {
         true => Err(format!(
@@ -47,7 +47,11 @@ pub(super) fn find() -> Result<PathBuf, String> {
 fn beside() -> Option<PathBuf> {
     let exe = env::current_exe().ok()?;
     let folder = exe.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join("deps").join(FILE), folder.join(FILE), folder.join("../lib/txq").join(FILE)];
+    let places = [
+        folder.join("deps").join(LIBRARY_FILE),
+        folder.join(LIBRARY_FILE),
+        folder.join("../lib/txq").join(LIBRARY_FILE),
+    ];
     // A build without the library leaves an empty file (`build.rs`).
     places.into_iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0))
 }

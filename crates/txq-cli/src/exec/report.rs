@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::program::Program;
-use super::watch::Seen;
+use super::watch::LastCounters;
 
 /// What the library has recorded, and what follows from it.
 pub(super) struct Report {
@@ -23,7 +23,7 @@ pub(super) fn records(text: &str) -> impl Iterator<Item = Value> {
 
 impl Report {
     /// Reads the records; `seen` has the qdiscs of processes that could not report, and `main` is the program's process.
-    pub(super) fn read(text: &str, mut seen: Seen, program: &Program, main: u32) -> Self {
+    pub(super) fn read(text: &str, mut seen: LastCounters, program: &Program, main: u32) -> Self {
         let all: Vec<Value> = records(text).collect();
         let of = |event: &str| all.iter().filter(|record| record["event"] == event).collect::<Vec<_>>();
         let (started, ended, failed) = (of("started"), of("ended"), of("failed"));
@@ -180,7 +180,7 @@ mod tests {
             (&both, false, "io_uring,"),
             (&tcp, false, "TCP, which txq does not touch"),
         ] {
-            let told = Report::read(text, Seen::new(), &program(is_go), 1).text();
+            let told = Report::read(text, LastCounters::new(), &program(is_go), 1).text();
             assert!(told.starts_with("txq: 0 packets went through txq: ") && told.contains(word), "{told}");
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_killed_process_is_named_with_its_last_counters() {
         let text = "{\"event\":\"loaded\",\"pid\":7}\n{\"event\":\"started\",\"pid\":7,\"program\":\"p\",\"name\":\"p\"}\n";
-        let seen = Seen::from([(7, "qdisc fq\n".to_owned())]);
+        let seen = LastCounters::from([(7, "qdisc fq\n".to_owned())]);
         let report = Report::read(text, seen, &program(false), 7);
         let told = report.text();
         assert!(

@@ -39,7 +39,7 @@ pub(crate) fn advice(interface: &Interface) -> Vec<Finding> {
     if !interface.up {
         note("it is down: nothing is sent".to_owned(), format!("ip link set dev {name} up"));
     } else if interface.carrier == Some(false) {
-        note("it has no carrier: nothing is sent".to_owned(), format!("ethtool {name}  # look at the link"));
+        note("it has no carrier: nothing is sent".to_owned(), format!("ethtool {name}  # shows the link"));
     }
     for (txq, of) in txqs.iter().enumerate().filter(|(_, of)| of.timeouts > 0) {
         let what =

@@ -11,11 +11,11 @@ use crate::args::At;
 use crate::common::out::cell;
 
 /// How long a program may take for an answer.
-const TIME: Duration = Duration::from_secs(2);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(2);
 /// Packets that a qdisc has held back, without which the lateness of the latest of 100 says nothing.
-const ENOUGH: u64 = 1000;
+const ENOUGH_DELAYED: u64 = 1000;
 /// The lateness that is reported, in nanoseconds.
-const LATE: u64 = 1 << 20;
+const REPORTED_LATENESS: u64 = 1 << 20;
 
 /// The counter of received frames that are longer than a buffer.
 pub(crate) const TOO_LONG: &str = "rx_length_errors";
@@ -49,15 +49,15 @@ impl Found {
 /// of one name, or all. A program that does not answer tells nothing.
 pub(super) fn found(at: &At, name: Option<&str>) -> Vec<Found> {
     let programs = match at.is_given() {
-        true => at.place().path().map(|path| vec![txq_control::probe(&path, TIME)]),
-        false => txq_control::list(TIME),
+        true => at.place().path().map(|path| vec![txq_control::probe(&path, PROGRAM_TIMEOUT)]),
+        false => txq_control::list(PROGRAM_TIMEOUT),
     };
     let live = programs.unwrap_or_default().into_iter().filter(|program| program.state == State::Live);
     live.flat_map(|program| of(&program, name).unwrap_or_default()).collect()
 }
 
 fn of(program: &Program, name: Option<&str>) -> Result<Vec<Found>, txq_control::Error> {
-    let mut client = Client::connect_within(program.path.clone(), TIME)?;
+    let mut client = Client::connect_within(program.path.clone(), PROGRAM_TIMEOUT)?;
     let mut found = BTreeMap::<String, Vec<Finding>>::new();
     for device in client.stat(name)? {
         let frames = counter(&device, TOO_LONG);
@@ -74,7 +74,7 @@ fn of(program: &Program, name: Option<&str>) -> Result<Vec<Found>, txq_control::
     }
     for times in client.hist(Interval::Lateness, name, Duration::ZERO)? {
         let buckets: Vec<_> = times.times.buckets().map(|bucket| (bucket.min, bucket.count)).collect();
-        let Some(late) = latest(&buckets).filter(|late| *late >= LATE) else { continue };
+        let Some(late) = latest(&buckets).filter(|late| *late >= REPORTED_LATENESS) else { continue };
         found.entry(times.device).or_default().push(Finding {
             what: format!(
                 "timers are late: one of 100 packets that a qdisc holds back leaves {:.1} ms after its time or later, \
@@ -110,7 +110,7 @@ fn latest(buckets: &[(u64, u64)]) -> Option<u64> {
         above += count;
         above * 100 >= all
     });
-    late.filter(|_| all >= ENOUGH).map(|&(min, _)| min)
+    late.filter(|_| all >= ENOUGH_DELAYED).map(|&(min, _)| min)
 }
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ pub(crate) struct Packets<'c> {
     /// The peer of the datagrams.
     remote: Option<SocketAddr>,
     datagram: Vec<u8>,
-    seen: Seen,
+    seen: CaptureCounts,
 }
 
 /// Counts over the packets of a capture so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct CaptureCounts {
     /// The packets and their bytes.
     pub(crate) all: Count,
     /// The length of the longest packet, in bytes.
@@ -45,7 +45,7 @@ impl<'c> Packets<'c> {
             link: None,
             remote,
             datagram: Vec::new(),
-            seen: Seen::default(),
+            seen: CaptureCounts::default(),
         }
     }
 
@@ -104,14 +104,14 @@ impl<'c> Packets<'c> {
     }
 
     /// Returns what was read since the beginning.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> CaptureCounts {
         self.seen
     }
 
     /// Returns to the beginning.
     pub(crate) fn rewind(&mut self) {
         self.frames.rewind();
-        self.seen = Seen::default();
+        self.seen = CaptureCounts::default();
     }
 
     /// Moves to the first packet; an error if there is none.
@@ -123,7 +123,7 @@ impl<'c> Packets<'c> {
     }
 }
 
-impl Seen {
+impl CaptureCounts {
     /// Returns a warning if the file does not hold all frames, or not all of them whole; `torn` is the frame that it ends within.
     pub(crate) fn warning(&self, file: &Path, torn: Option<u64>) -> Option<String> {
         let (all, cut, skipped) = (self.all.packets, self.cut, self.skipped);

@@ -10,8 +10,8 @@ use txq::xps::reciprocal_scale;
 use txq_device::capture::Capture;
 
 use super::is_truncated;
-use super::packets::{Packets, Seen};
-use super::schedule::{Pace, Schedule};
+use super::packets::{CaptureCounts, Packets};
+use super::schedule::{ReplayPace, Schedule};
 use crate::common::stop::Stop;
 use crate::pump::{Count, Frame, Source};
 
@@ -21,7 +21,7 @@ pub(crate) struct Whole<'c> {
     pub(crate) capture: &'c Capture,
     /// The peer of the datagrams that carry the frames.
     pub(crate) remote: Option<SocketAddr>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ReplayPace,
     /// How often it is sent.
     pub(crate) passes: u64,
     /// The time of a pass in nanoseconds, if the capture was read before.
@@ -55,7 +55,7 @@ pub(crate) struct Part<'c> {
     due: u64,
     ended: Option<End>,
     /// What the first pass has found, of all parts' packets.
-    first: Option<(Seen, Schedule)>,
+    first: Option<(CaptureCounts, Schedule)>,
     /// The packets that were too long, and the first of them: its frame and its length.
     too_long: u64,
     first_too_long: Option<(u64, usize)>,
@@ -107,7 +107,7 @@ impl<'c> Part<'c> {
     }
 
     /// Returns what the first pass has found, of all parts' packets, once.
-    pub(crate) fn take_first_pass(&mut self) -> Option<(Seen, Schedule)> {
+    pub(crate) fn take_first_pass(&mut self) -> Option<(CaptureCounts, Schedule)> {
         self.first.take()
     }
 
@@ -120,7 +120,7 @@ impl<'c> Part<'c> {
     }
 
     /// Moves to the next packet of its own; returns whether there is one. `gives_up` says at the time of each other packet whether to
-    /// look no further: the next one of its own may be gigabytes away.
+    /// end the search: the next one of its own may be gigabytes away.
     fn advance(&mut self, gives_up: impl Fn(u64) -> bool) -> bool {
         if self.pass >= self.passes {
             self.ended.get_or_insert(End::Done);

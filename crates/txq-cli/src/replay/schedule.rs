@@ -9,7 +9,7 @@ pub(crate) const MAX_GAP: Duration = Duration::from_secs(60);
 
 /// The pace of a replay.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ReplayPace {
     pub(crate) rate: Rate,
     /// How many times as fast as recorded.
     pub(crate) speed: f64,
@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 /// The times of one pass over a capture. Fractions of nanoseconds count, because they add up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    pace: Pace,
+    pace: ReplayPace,
     /// At a rate: the time of the next packet.
     sum: f64,
     packets: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn of(pace: Pace) -> Self {
+    pub(crate) fn of(pace: ReplayPace) -> Self {
         Self { pace, sum: 0.0, packets: 0, before: 0, span: 0, shift: 0, bounded: 0 }
     }
 
@@ -85,7 +85,7 @@ impl Schedule {
 
     /// Returns a warning if recorded gaps are cut.
     pub(crate) fn warning(&self) -> Option<String> {
-        let Self { bounded, pace: Pace { max_gap, .. }, .. } = self;
+        let Self { bounded, pace: ReplayPace { max_gap, .. }, .. } = self;
         (*bounded > 0).then(|| {
             format!(
                 "{bounded} gaps between frames are longer than {max_gap:?}, or negative: max-gap bounds them"

@@ -27,14 +27,14 @@ fn bytes(flows: u32, times: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     bytes
 }
 
-const RECORDED: Pace = Pace { rate: Rate::Recorded, speed: 1.0, max_gap: MAX_GAP };
+const RECORDED: ReplayPace = ReplayPace { rate: Rate::Recorded, speed: 1.0, max_gap: MAX_GAP };
 
-fn pace(rate: &str) -> Pace {
-    Pace { rate: rate.parse().unwrap(), ..RECORDED }
+fn pace(rate: &str) -> ReplayPace {
+    ReplayPace { rate: rate.parse().unwrap(), ..RECORDED }
 }
 
 /// Returns the whole of a capture, of which nothing is known, for one thread.
-fn whole(capture: &Capture, pace: Pace) -> Whole<'_> {
+fn whole(capture: &Capture, pace: ReplayPace) -> Whole<'_> {
     Whole { capture, remote: None, pace, passes: 1, pass: None, torn: false, room: usize::MAX, threads: 1 }
 }
 
@@ -63,7 +63,7 @@ fn times(whole: Whole<'_>) -> Vec<u64> {
 fn a_clock_that_jumps_does_not_stop_a_replay() {
     let seconds = [5, 6, 1_700_000_000, 1_700_000_001, 1_699_996_400, 1_699_996_402, 1_699_996_401];
     let capture = Capture::from_bytes("test", bytes(1, seconds.map(|at| (at, 0)).into_iter())).unwrap();
-    let pace = Pace { max_gap: Duration::from_secs(10), ..RECORDED };
+    let pace = ReplayPace { max_gap: Duration::from_secs(10), ..RECORDED };
     let due: Vec<u64> = times(whole(&capture, pace)).iter().map(|due| due / 1_000_000_000).collect();
     assert_eq!(due, [0, 1, 11, 12, 12, 14, 13]);
     let survey = Survey::of(&mut Packets::of(&capture, None), pace).unwrap();
@@ -105,7 +105,7 @@ fn each_flow_has_one_thread_and_its_order() {
 #[test]
 fn schedules_keep_the_rate_over_passes() {
     let capture = pcap(10, 1, 100);
-    let due = |pace: Pace, n: usize| {
+    let due = |pace: ReplayPace, n: usize| {
         let whole = Whole { passes: 4, ..whole(&capture, pace) };
         let due = times(whole);
         let survey = Survey::of(&mut Packets::of(&capture, None), pace).unwrap();
@@ -115,7 +115,7 @@ fn schedules_keep_the_rate_over_passes() {
     assert_eq!((due(pace("1kpps"), 9), due(pace("1kpps"), 31)), (9_000_000, 31_000_000));
     // 42 bytes are 336 bits.
     assert_eq!((due(pace("336kbit"), 9), due(pace("336kbit"), 10)), (9_000_000, 10_000_000));
-    let fast = Pace { speed: 4.0, ..RECORDED };
+    let fast = ReplayPace { speed: 4.0, ..RECORDED };
     assert_eq!((due(fast, 9), due(fast, 10)), (225_000, 250_000));
     assert_eq!((due(RECORDED, 9), due(RECORDED, 10)), (900_000, 1_000_000));
     assert_eq!(due(pace("max"), 39), 0);

@@ -12,9 +12,9 @@ use txq_control::tc::{INPUT, words};
 use crate::control::tell;
 
 /// The most commands that are executed in one exchange with the process that has the devices.
-const MOST: usize = 128;
+const MAX_COMMANDS: usize = 128;
 /// How much of the file is read at a time, which bounds the size of an exchange, too.
-const CHUNK: usize = 16 << 10;
+const FILE_CHUNK: usize = 16 << 10;
 
 /// Executes the commands of a file, `-` for the standard input; returns the exit code. `say` executes commands as many as are
 /// read already, up to the first that fails unless all are to be executed, and returns an answer for each executed.
@@ -33,7 +33,7 @@ pub(super) fn run(
             }
         },
     };
-    let mut commands = Commands { lines: BufReader::with_capacity(CHUNK, input), number: 0 };
+    let mut commands = Commands { lines: BufReader::with_capacity(FILE_CHUNK, input), number: 0 };
     let (mut group, mut numbers, mut code) = (Vec::new(), Vec::new(), ExitCode::SUCCESS);
     // Prints an answer; returns whether to go on.
     let mut report = |answer: &Answer, number: usize| -> anyhow::Result<bool> {
@@ -52,7 +52,7 @@ pub(super) fn run(
                     group.push(words.clone());
                     numbers.push(commands.number);
                 }
-                group.len() >= MOST || !commands.is_ready()
+                group.len() >= MAX_COMMANDS || !commands.is_ready()
             }
             _ => true,
         };
@@ -95,7 +95,7 @@ struct Commands<R> {
 }
 
 impl<R: Read> Commands<R> {
-    /// Returns whether the next command has been read, so that a look at it does not wait for the file's writer.
+    /// Returns whether the next command has been read, so that reading it does not wait for the file's writer.
     fn is_ready(&self) -> bool {
         let lines = self.lines.buffer().split_inclusive(|&byte| byte == b'\n');
         lines.into_iter().any(|line| line.ends_with(b"\n") && !line.ends_with(b"\\\n"))

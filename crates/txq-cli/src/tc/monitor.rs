@@ -13,8 +13,8 @@ use txq_control::{Answer, Change, Monitored};
 use super::flags::{Flags, Stamp};
 use crate::control::{connect, failed, tell};
 
-/// How long the command waits for a change before it looks for a signal.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long the command waits for a change before it checks for a signal.
+const CHANGE_WAIT: Duration = Duration::from_millis(100);
 const USAGE: &str = "Usage: txq tc [ -timestamp [ -tshort ] ] monitor\n";
 
 /// Prints changes; returns the exit code.
@@ -35,7 +35,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             monitor.stop();
             is_stopped = true;
         }
-        match monitor.next_within(LOOK).map_err(failed)? {
+        match monitor.next_within(CHANGE_WAIT).map_err(failed)? {
             Some(Monitored::Change(change)) => match print(&change, flags.stamp) {
                 // The reader of the output is gone.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),

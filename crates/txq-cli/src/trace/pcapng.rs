@@ -27,7 +27,7 @@ pub(super) struct Capture {
 impl Capture {
     /// Writes the header, and an interface for each device.
     pub(super) fn new(file: Box<dyn Write>, devices: &[TracedDevice]) -> anyhow::Result<Self> {
-        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(cannot).context(FILE)?;
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(cannot).context(WRITE_FAILED)?;
         for device in devices {
             let options = vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(&device.name)),
@@ -36,7 +36,7 @@ impl Capture {
             let linktype = if device.ethernet { DataLink::ETHERNET } else { DataLink::RAW };
             let snaplen = txq::trace::SNAPLEN as u32;
             let interface = InterfaceDescriptionBlock { linktype, snaplen, options };
-            writer.write_pcapng_block(interface).map_err(cannot).context(FILE)?;
+            writer.write_pcapng_block(interface).map_err(cannot).context(WRITE_FAILED)?;
         }
         Ok(Self { writer, devices: devices.iter().map(|device| device.name.clone()).collect() })
     }
@@ -51,16 +51,16 @@ impl Capture {
             data: Cow::Owned(event.bytes()),
             options: vec![EnhancedPacketOption::Comment(Cow::Owned(text::comment(event)))],
         };
-        self.writer.write_pcapng_block(packet).map_err(cannot).context(FILE)?;
+        self.writer.write_pcapng_block(packet).map_err(cannot).context(WRITE_FAILED)?;
         Ok(())
     }
 
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
-        self.writer.get_mut().flush().context(FILE)
+        self.writer.get_mut().flush().context(WRITE_FAILED)
     }
 }
 
-const FILE: &str = "the capture cannot be written";
+const WRITE_FAILED: &str = "the capture cannot be written";
 
 /// Converts an error; those of the system keep their kind.
 fn cannot(error: PcapError) -> io::Error {

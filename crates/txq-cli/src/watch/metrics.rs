@@ -64,7 +64,7 @@ enum Kind {
 /// A metric of a device, a txq or a sender: its name without prefix and `_total`, the counter of the snapshot, the kind, the help.
 type Row = (&'static str, &'static str, Kind, &'static str);
 
-const DEVICE: [Row; 14] = [
+const DEVICE_ROWS: [Row; 14] = [
     ("sent_packets", "tx_packets", Kind::Counter, "Packets that the driver took."),
     ("sent_bytes", "tx_bytes", Kind::Counter, "Bytes that the driver took."),
     ("accepted_packets", "accepted", Kind::Counter, "Packets handed in."),
@@ -86,7 +86,7 @@ const DEVICE: [Row; 14] = [
     ("mtu_bytes", "mtu", Kind::Gauge, "The longest packet without its link-layer header."),
 ];
 
-const TXQ: [Row; 13] = [
+const TXQ_ROWS: [Row; 13] = [
     ("sent_packets", "packets", Kind::Counter, "Packets sent through the txq."),
     ("sent_bytes", "bytes", Kind::Counter, "Bytes sent through the txq."),
     ("batches", "batches", Kind::Counter, "Calls of the driver."),
@@ -102,7 +102,7 @@ const TXQ: [Row; 13] = [
     ("bql_stalls", "bql_stall_cnt", Kind::Counter, "Stalls that the byte queue limit has seen."),
 ];
 
-const SENDER: [Row; 6] = [
+const SENDER_ROWS: [Row; 6] = [
     ("accepted_packets", "accepted", Kind::Counter, "Packets handed in by the sender."),
     ("sent_packets", "sent", Kind::Counter, "Packets of the sender that the device has completed."),
     ("dropped_packets", "dropped", Kind::Counter, "Packets of the sender that were dropped."),
@@ -145,7 +145,7 @@ fn of_program(snapshot: &Snapshot, page: &mut Page) {
 }
 
 fn of_devices(devices: &[Device], page: &mut Page) {
-    for (name, of, kind, help) in DEVICE {
+    for (name, of, kind, help) in DEVICE_ROWS {
         let values = devices.iter().filter_map(|dev| Some((dev, *dev.counters.get(of)?)));
         let values: Vec<_> = values.collect();
         page.rows(&format!("txq_device_{name}"), kind, help, &values, |dev| vec![("dev", dev.name.clone())]);
@@ -158,7 +158,7 @@ fn of_devices(devices: &[Device], page: &mut Page) {
 }
 
 fn of_txqs(devices: &[Device], page: &mut Page) {
-    for (name, of, kind, help) in TXQ {
+    for (name, of, kind, help) in TXQ_ROWS {
         let all = devices.iter().flat_map(|dev| dev.txqs.iter().map(move |(txq, own)| (dev, txq, own)));
         let values: Vec<_> = all.filter_map(|(dev, txq, own)| Some(((dev, txq), *own.get(of)?))).collect();
         page.rows(&format!("txq_txq_{name}"), kind, help, &values, |(dev, txq)| {
@@ -168,7 +168,7 @@ fn of_txqs(devices: &[Device], page: &mut Page) {
 }
 
 fn of_senders(devices: &[Device], page: &mut Page) {
-    for (name, of, kind, help) in SENDER {
+    for (name, of, kind, help) in SENDER_ROWS {
         let all = devices.iter().flat_map(|dev| dev.senders.iter().map(move |sender| (dev, sender)));
         let values: Vec<_> = all.filter_map(|at| Some((at, *at.1.counters.get(of)?))).collect();
         page.rows(&format!("txq_sender_{name}"), kind, help, &values, |(dev, sender)| {

@@ -1,4 +1,4 @@
-//! One look at a running program: its devices with their counters, their queues as a tree, and their times.
+//! A snapshot of a running program: its devices with their counters, their queues as a tree, and their times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

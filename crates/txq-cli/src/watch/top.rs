@@ -4,9 +4,9 @@ mod columns;
 mod draw;
 mod history;
 mod keys;
-mod look;
 mod once;
 mod rates;
+mod sampler;
 mod screen;
 mod state;
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub struct Options {
     pub place: Place,
     /// How long to wait for an answer.
     pub timeout: Duration,
-    /// The time between two looks.
+    /// The time between two snapshots.
     pub delay: Duration,
     /// Whether colours may be used.
     pub colour: bool,
@@ -45,8 +45,8 @@ impl Options {
         Client::connect_within(self.place.clone(), self.timeout)
     }
 
-    /// Asks the program; returns what is chosen.
-    fn look(&self, client: &mut Client) -> Result<Snapshot, txq_control::Error> {
+    /// Takes a snapshot of the program; returns the chosen devices and queues.
+    fn snapshot(&self, client: &mut Client) -> Result<Snapshot, txq_control::Error> {
         let snapshot = Snapshot::take(client)?;
         Ok(self.selection.of(&snapshot).into_owned())
     }

@@ -37,7 +37,7 @@ const CONNECTIONS: usize = 64;
 /// How long a connection may take for the head of a request, and stay without one.
 const IDLE: Duration = Duration::from_secs(60);
 /// A pause after a connection that could not be accepted, for want of descriptors for example.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A web server that has its address and serves nothing yet.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ async fn accept(listener: tokio::net::TcpListener, address: SocketAddr, source: 
     let mut open = VecDeque::<AbortHandle>::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
         open.retain(|connection| !connection.is_finished());

@@ -59,7 +59,7 @@ fn a_crowd_at_one_lock_is_recorded_and_everything_adds_up() {
             row.map_or(0, |row| row[key].as_u64().expect("a count"))
         };
         let sent = line["sent"].as_u64().expect("sent");
-        assert!(sent >= 4, "each thread sends a batch before it looks whether it shall stop: {line}");
+        assert!(sent >= 4, "each thread sends a batch before it checks for a stop: {line}");
         assert_eq!(sum(sites, "contended"), sum(sites, "waited_for"), "each wait is for somebody: {line}");
         for row in sites {
             assert!(row["contended"].as_u64() <= row["acquisitions"].as_u64(), "{row}");

@@ -236,7 +236,7 @@ fn a_running_program_is_shown_and_reshaped() {
     assert_eq!(ended.status.code(), Some(128 + libc::SIGTERM), "{}", ended.stderr);
     let report = report(&ended);
     assert!(report["notes"][0].as_str().unwrap().contains("ended without a report"), "{report}");
-    // The last look at the device.
+    // The last reading of the device's counters.
     assert!(report["processes"][0]["text"].as_str().unwrap().starts_with("qdisc tbf"), "{report}");
 }
 

@@ -285,7 +285,7 @@ fn the_screen_outlives_the_program_and_the_terminal_a_signal() {
     program.signal(libc::SIGCONT);
     terminal.wait_for("live: rates of");
     program.signal(libc::SIGKILL);
-    terminal.wait_for("gone: looking for it");
+    terminal.wait_for("gone: waiting for it");
     drop(program);
     let again = place.program();
     let pid = format!("pid {}, ", again.status("Pid:"));

@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 use crate::answer::Answer;
 
 /// How much is read at a time.
-const CHUNK: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +73,12 @@ impl Connection {
 
     /// Reads what has arrived, up to a whole line or to `longest` bytes.
     pub(super) fn fill(&mut self, longest: usize) -> Arrival {
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [0; READ_BYTES];
         loop {
             if self.find_end().is_some() {
                 return Arrival::Line;
             }
-            let room = longest.saturating_sub(self.buffer.len()).min(CHUNK);
+            let room = longest.saturating_sub(self.buffer.len()).min(READ_BYTES);
             if room == 0 {
                 return Arrival::TooLong;
             }
@@ -143,7 +143,7 @@ impl Connection {
 
     /// Discards what has arrived; returns whether more may arrive.
     pub(super) fn discard(&self) -> bool {
-        match (&*self.client).read(&mut [0; CHUNK]) {
+        match (&*self.client).read(&mut [0; READ_BYTES]) {
             Ok(length) => length > 0,
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }

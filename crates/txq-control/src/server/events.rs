@@ -17,11 +17,11 @@ use crate::peer::{Access, Peer};
 /// How long a connection is read after its last answer.
 const CLOSING: Duration = Duration::from_secs(1);
 /// How long the server accepts nothing after the system refused a descriptor.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection waits for the place of one whose answer is being sent.
-const WAITING: Duration = Duration::from_secs(1);
+const PLACE_WAIT: Duration = Duration::from_secs(1);
 /// The most connections that are accepted before requests are read again.
-const ACCEPTED: usize = 32;
+const ACCEPTS_PER_TURN: usize = 32;
 
 /// The most bytes of answers that wait for their readers, all together.
 const UNSENT: usize = 64 << 20;
@@ -34,7 +34,7 @@ pub(super) struct Events<'s> {
     workers: Workers,
     connections: Vec<Connection>,
     /// Clients that wait for a place, and until when. A client that has its answer may connect again before the worker has reported
-    /// the answer; its first connection is idle then, although it does not look so yet.
+    /// the answer; its first connection is idle then, although the server does not know it yet.
     waiting: VecDeque<(UnixStream, Instant)>,
     next: u64,
     /// When the server accepts again; `None` if it accepts now.
@@ -229,7 +229,7 @@ impl Events<'_> {
 
     /// Accepts connections.
     fn accept(&mut self) {
-        for _ in 0..ACCEPTED {
+        for _ in 0..ACCEPTS_PER_TURN {
             match self.socket.accept() {
                 Ok((client, _)) => self.admit(client),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -241,7 +241,7 @@ impl Events<'_> {
                 {
                     // Out of descriptors: an idle connection gives up its own.
                     if !self.evict() {
-                        self.paused = Some(Instant::now() + PAUSE);
+                        self.paused = Some(Instant::now() + ACCEPT_PAUSE);
                         return;
                     }
                 }
@@ -275,7 +275,7 @@ impl Events<'_> {
             }
             Err(_) => return,
         }
-        self.waiting.push_back((client, Instant::now() + WAITING));
+        self.waiting.push_back((client, Instant::now() + PLACE_WAIT));
         self.seat();
     }
 
@@ -285,7 +285,10 @@ impl Events<'_> {
             let Some((client, until)) = self.waiting.pop_front() else { return };
             if self.connections.len() < self.service.limits.connections || self.evict() {
                 self.open(client);
-            } else if self.workers.has_answers() && Instant::now() < until && self.waiting.len() < ACCEPTED {
+            } else if self.workers.has_answers()
+                && Instant::now() < until
+                && self.waiting.len() < ACCEPTS_PER_TURN
+            {
                 self.waiting.push_back((client, until));
             } else {
                 let answer = Answer::bad(REFUSED, "too many commands at a time", Some("try again"));
@@ -306,7 +309,7 @@ impl Events<'_> {
     fn evict(&mut self) -> bool {
         let is_idle = |open: &Connection| match open.state {
             State::Busy => false,
-            State::Sending => open.since.elapsed() > WAITING,
+            State::Sending => open.since.elapsed() > PLACE_WAIT,
             State::Open | State::Closing => true,
         };
         let idle = self.connections.iter().enumerate().filter(|(_, open)| is_idle(open));

@@ -24,7 +24,7 @@ use crate::tc::Show;
 use crate::{Limits, dev, monitor, stat, tc, trace};
 
 /// The length at which a part of a batch's answer is sent.
-const PART: usize = 64 << 10;
+const ANSWER_PART_BYTES: usize = 64 << 10;
 
 /// An event that other threads wait for in a `poll`.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Service {
             if answer.rc != 0 && !force {
                 break;
             }
-            if line.len() > PART {
+            if line.len() > ANSWER_PART_BYTES {
                 self.send(&mut line, client, &mut patience)?;
             }
         }

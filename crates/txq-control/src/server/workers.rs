@@ -11,7 +11,7 @@ use super::connection::send_some;
 use super::service::{Event, Service};
 
 /// How long a thread waits for another request before it ends.
-const LINGER: Duration = Duration::from_secs(2);
+const WORKER_LINGER: Duration = Duration::from_secs(2);
 
 /// A request to execute.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Workers {
     }
 }
 
-/// Executes requests until none arrives for [`LINGER`], or the server stops.
+/// Executes requests until none arrives for [`WORKER_LINGER`], or the server stops.
 fn work(shared: &Shared) {
     let mut queue = shared.queue();
     loop {
@@ -148,7 +148,8 @@ fn work(shared: &Shared) {
             continue;
         }
         queue.idle += 1;
-        let (again, time) = shared.wake.wait_timeout(queue, LINGER).unwrap_or_else(PoisonError::into_inner);
+        let (again, time) =
+            shared.wake.wait_timeout(queue, WORKER_LINGER).unwrap_or_else(PoisonError::into_inner);
         queue = again;
         queue.idle -= 1;
         if time.timed_out() && queue.jobs.is_empty() {

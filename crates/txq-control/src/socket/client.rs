@@ -101,7 +101,7 @@ impl Client {
     pub fn flush(&mut self) {
         if self.producer.publish(self.memory.ring()) && !wire::ring(&self.socket) {
             // The server has ended the connection, and may have said why.
-            let _ = self.look();
+            let _ = self.check();
         }
     }
 
@@ -109,10 +109,10 @@ impl Client {
     /// more seldom.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As [`check`](Self::check).
     pub fn keep_alive(&mut self) -> Result<(), Error> {
         wire::ring(&self.socket);
-        self.look()
+        self.check()
     }
 
     /// Sends a frame: waits while the ring is full.
@@ -126,7 +126,7 @@ impl Client {
                 pushed => {
                     pushed?;
                     self.flush();
-                    return self.ended.map_or(Ok(()), |_| self.look());
+                    return self.ended.map_or(Ok(()), |_| self.check());
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Client {
     /// As [`wait`](Self::wait).
     pub fn poll_room(&mut self) -> Result<bool, Error> {
         self.flush();
-        self.look()?;
+        self.check()?;
         Ok(!self.producer.wait(self.memory.ring())?)
     }
 
@@ -167,7 +167,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Gone`].
-    pub fn look(&mut self) -> Result<(), Error> {
+    pub fn check(&mut self) -> Result<(), Error> {
         while self.ended.is_none() {
             match wire::listen(&self.socket) {
                 Heard::Nothing => return Ok(()),

@@ -89,7 +89,7 @@ impl Host {
         self.memory.layout()
     }
 
-    /// Returns how many descriptors wait, looking at the client's cursor.
+    /// Reads the client's cursor; returns the number of descriptors that wait.
     ///
     /// # Errors
     /// [`Broken`]: the client's cursor is wrong.
@@ -129,7 +129,7 @@ impl Host {
         self.consumer.publish(self.memory.ring(), held)
     }
 
-    /// Asks the client to ring at its next frame, before the server looks at the cursor for the last time.
+    /// Asks the client to ring at its next frame, before the server reads the cursor for the last time.
     pub(crate) fn ask(&self) {
         self.consumer.ask(self.memory.ring());
     }

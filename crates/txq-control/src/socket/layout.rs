@@ -27,7 +27,7 @@ pub(crate) const DESCRIPTOR: usize = 16;
 /// The alignment of the data and of the memory's size.
 pub(crate) const PAGE: usize = 4096;
 /// Frames begin at multiples of it, in the clients of this crate.
-const STRIDE: usize = 64;
+const FRAME_ALIGN: usize = 64;
 /// The most slots.
 pub(crate) const MAX_SLOTS: u32 = 1 << 15;
 /// The longest frame.
@@ -83,7 +83,7 @@ impl Layout {
 
     /// Returns the distance of two frames of the longest length.
     pub(crate) fn stride(&self) -> usize {
-        (self.frame_max as usize).next_multiple_of(STRIDE)
+        (self.frame_max as usize).next_multiple_of(FRAME_ALIGN)
     }
 
     /// Returns where the data begins.

@@ -3,7 +3,7 @@
 //! Two processes share a ring, and neither trusts the other. So a slot is four atomics, which the consumer loads once each; and each side
 //! checks the other's cursor when it loads it: a cursor that no right peer can have is [`Broken`].
 //!
-//! A side that finds nothing to do sets its `waits`, looks once more, and sleeps on its socket. The other side looks at `waits` after
+//! A side that finds nothing to do sets its `waits`, checks once more, and sleeps on its socket. The other side reads `waits` after
 //! each publication, and rings: it sends a byte. Both have a full fence between their store and their load, so one of the two sees
 //! the other's store (store buffering): no wake is lost. `txq-check`'s `socket` explores this protocol.
 
@@ -69,7 +69,7 @@ impl<A: Arch> Side<A> {
         true
     }
 
-    /// Says that this side is about to sleep. The caller looks at the other's cursor next.
+    /// Says that this side is about to sleep. The caller reads the other's cursor next.
     fn announce(&self) {
         self.waits.store(1, Relaxed);
         // Orders the store before the load of the other's cursor; pairs with the fence in `must_ring`.
@@ -146,7 +146,7 @@ impl Producer {
         self.head
     }
 
-    /// Returns the number of free slots; looks at the consumer's cursor if there seems to be none.
+    /// Returns the number of free slots; reads the consumer's cursor if there seems to be none.
     ///
     /// # Errors
     /// [`Broken`]: the consumer has emptied slots that were not filled.
@@ -220,7 +220,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Returns the number of filled slots; looks at the producer's cursor if there seems to be none.
+    /// Returns the number of filled slots; reads the producer's cursor if there seems to be none.
     ///
     /// # Errors
     /// [`Broken`]: the producer has filled more slots than the ring has, or fewer than it had.
@@ -231,7 +231,7 @@ impl Consumer {
         Ok(self.head.wrapping_sub(self.tail))
     }
 
-    /// Looks at the producer's cursor; returns the number of filled slots.
+    /// Reads the producer's cursor; returns the number of filled slots.
     ///
     /// # Errors
     /// As [`pending`](Self::pending).
@@ -272,7 +272,7 @@ impl Consumer {
         self.head.wrapping_sub(tail) <= ring.size() / 2 && ring.cursors.producer.must_ring()
     }
 
-    /// Asks the producer to ring when it has filled a slot, for good: the caller looks at the cursor once more, and never sleeps again.
+    /// Asks the producer to ring when it has filled a slot, for good: the caller reads the cursor once more, and never sleeps again.
     pub fn ask<A: Arch>(&self, ring: Ring<'_, A>) {
         ring.cursors.consumer.announce();
     }

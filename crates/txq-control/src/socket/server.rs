@@ -1,7 +1,7 @@
 //! The server: one thread for all sockets and clients of a program.
 //!
 //! Each client has a [`Sender`](txq::Sender) of its own: its limit is the client's credit, and its counters are in the device's listing. The
-//! thread gives each client that has frames a turn of [`TURN`](events::TURN) frames, in rotation. It waits for no client: it sleeps in
+//! thread gives each client that has frames a turn of [`FRAMES_PER_TURN`](events::FRAMES_PER_TURN) frames, in rotation. It waits for no client: it sleeps in
 //! one `poll`, and every write to a client returns at once. A client without credit or buffer waits for the thread that frees one.
 
 use std::io;

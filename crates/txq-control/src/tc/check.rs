@@ -11,13 +11,13 @@ use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
 
 use super::command::{Command, Object, Verb};
-use super::modify::Place;
+use super::modify::CommandWords;
 use super::{class, filter, show};
 use crate::answer::{Answer, REFUSED, WORDS, nearest};
 
 /// The txqs of the temporary device: enough for any map of txqs that a person writes by hand.
-const TXQS: u16 = 64;
-const BUFFERS: u32 = 64;
+const CHECK_TXQS: u16 = 64;
+const CHECK_BUFFERS: u32 = 64;
 const UNKNOWN: &str = "Error: Specified qdisc kind is unknown.";
 
 /// Checks a command; returns an empty answer, or the error.
@@ -35,29 +35,29 @@ pub(super) fn check(command: &Command<'_>) -> Answer {
 }
 
 fn qdisc(verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
-    let place = Place::read(rest)?;
-    if place.header.dev.is_none() {
+    let command = CommandWords::read(rest)?;
+    if command.header.dev.is_none() {
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     }
-    if place.header.kind.is_some() && verb != Verb::Del {
-        build(&place)?;
+    if command.header.kind.is_some() && verb != Verb::Del {
+        build(&command)?;
     }
     Ok(Answer::default())
 }
 
 /// Returns the error that tc itself reports for a kind's options, before it asks the kernel.
-pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
-    match build(place) {
+pub(super) fn options(command: &CommandWords<'_>) -> Result<(), Answer> {
+    match build(command) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
         _ => Ok(()),
     }
 }
 
 /// Returns the error that the kernel reports for an unknown kind, before it looks up the qdisc's place.
-pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
-    match place.header.kind {
-        Some(kind) if place.options.is_empty() && !is_hook(kind) => {
+pub(super) fn kind(command: &CommandWords<'_>) -> Result<(), Answer> {
+    match command.header.kind {
+        Some(kind) if command.options.is_empty() && !is_hook(kind) => {
             match device()?.tc(&format!("qdisc replace root {kind}")) {
                 Err(error) if error.message() == UNKNOWN => Err(error.into()),
                 _ => Ok(()),
@@ -67,10 +67,10 @@ pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
     }
 }
 
-fn build(place: &Place<'_>) -> Result<(), Answer> {
-    let Some(kind) = place.header.kind else { return Ok(()) };
+fn build(command: &CommandWords<'_>) -> Result<(), Answer> {
+    let Some(kind) = command.header.kind else { return Ok(()) };
     let place_of = if is_hook(kind) { "" } else { "root" };
-    let text = format!("{place_of} {kind} {}", place.options.join(" "));
+    let text = format!("{place_of} {kind} {}", command.options.join(" "));
     device()?.tc(&format!("qdisc replace {text}"))?;
     Ok(())
 }
@@ -82,8 +82,8 @@ fn is_hook(kind: &str) -> bool {
 
 /// Makes the temporary device; its workers are never started.
 pub(super) fn device() -> Result<NetDev, Answer> {
-    let pool = PoolConfig { buffers: BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
-    let builder = NetDev::builder(Unused).txqs(TXQS).qdisc("noqueue").pool_config(pool);
+    let pool = PoolConfig { buffers: CHECK_BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
+    let builder = NetDev::builder(Unused).txqs(CHECK_TXQS).qdisc("noqueue").pool_config(pool);
     let refused = |error: txq::netdev::BuildError| Answer::bad(REFUSED, &error.to_string(), None);
     builder.build().map_err(refused)
 }
@@ -93,7 +93,7 @@ struct Unused;
 
 impl Driver for Unused {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new("null0").txqs(TXQS)
+        DeviceInfo::new("null0").txqs(CHECK_TXQS)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

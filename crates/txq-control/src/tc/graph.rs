@@ -21,7 +21,7 @@ pub(super) fn graph(classes: &[ClassInfo], stats: bool) -> String {
 }
 
 /// The most levels that are drawn: each takes five columns. A class below them has its own below it left out.
-const LEVELS: usize = 64;
+const DRAWN_LEVELS: usize = 64;
 
 struct Tree<'c> {
     /// The classes right below a class.
@@ -32,7 +32,7 @@ struct Tree<'c> {
 
 impl<'c> Tree<'c> {
     fn children(&self, class: &ClassInfo, depth: usize) -> Vec<&'c ClassInfo> {
-        self.below.get(&class.handle).filter(|_| depth + 1 < LEVELS).cloned().unwrap_or_default()
+        self.below.get(&class.handle).filter(|_| depth + 1 < DRAWN_LEVELS).cloned().unwrap_or_default()
     }
 
     /// Writes siblings, at so many levels below the root; returns how many lists end with this one.

@@ -9,12 +9,12 @@ use crate::devices::Devices;
 use crate::target::Target;
 
 /// The words after the verb: the header up to the kind, and the kind's options.
-pub(super) struct Place<'a> {
+pub(super) struct CommandWords<'a> {
     pub(super) header: Header<'a>,
     pub(super) options: Vec<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CommandWords<'a> {
     pub(super) fn read(rest: &'a [String]) -> Result<Self, Answer> {
         let mut words = Words::from_args(rest);
         let header = Header::parse(&mut words)?;
@@ -28,17 +28,17 @@ impl<'a> Place<'a> {
 /// Adds, changes, replaces or deletes a qdisc. As in tc, an error in a kind's options takes precedence over any error of the
 /// device.
 pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
-    let place = Place::read(rest)?;
-    let Some(name) = place.header.dev else {
-        check::options(&place)?;
+    let command = CommandWords::read(rest)?;
+    let Some(name) = command.header.dev else {
+        check::options(&command)?;
         let remedy = "say which: dev NAME";
         return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
     };
-    let sets_limit = verb != Verb::Del && place.options.contains(&"limit");
+    let sets_limit = verb != Verb::Del && command.options.contains(&"limit");
     let done = devices.with_target(name, |target| {
-        apply(target, verb, &place.header, rest).map(|mut warnings| {
+        apply(target, verb, &command.header, rest).map(|mut warnings| {
             warnings.extend(sets_limit.then(|| target.fit_pool()).flatten());
-            warnings.extend(hardly_meant(&place.options));
+            warnings.extend(hardly_meant(&command.options));
             warnings
         })
     });
@@ -50,15 +50,15 @@ pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<An
         Some(Err(error)) => {
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
-                check::options(&place)?;
+                check::options(&command)?;
                 if verb != Verb::Del {
-                    check::kind(&place)?;
+                    check::kind(&command)?;
                 }
             }
             Err(answer)
         }
         None => {
-            check::options(&place)?;
+            check::options(&command)?;
             Err(Answer::no_device(name, &devices.names()))
         }
     }

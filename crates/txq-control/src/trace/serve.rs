@@ -10,9 +10,9 @@ use crate::answer::{Answer, INPUT, absent};
 use crate::devices::Devices;
 
 /// How long the thread sleeps if there are no events.
-const LOOK: Duration = Duration::from_millis(10);
+const EVENTS_PAUSE: Duration = Duration::from_millis(10);
 /// The most events of a device that are read before those of the next.
-const BATCH: usize = 256;
+const EVENTS_PER_DEVICE: usize = 256;
 
 /// Where the lines of a trace go.
 pub(crate) trait Stream {
@@ -65,7 +65,11 @@ pub(crate) fn trace(devices: &Devices, options: &TraceOptions, stream: &mut impl
                 break;
             }
             // If the client ends the trace meanwhile, the next round sees it.
-            stream.wait(end.map_or(LOOK, |end| LOOK.min(end.saturating_duration_since(Instant::now()))));
+            stream.wait(
+                end.map_or(EVENTS_PAUSE, |end| {
+                    EVENTS_PAUSE.min(end.saturating_duration_since(Instant::now()))
+                }),
+            );
             continue;
         }
         let found = events.len();
@@ -86,7 +90,8 @@ pub(crate) fn trace(devices: &Devices, options: &TraceOptions, stream: &mut impl
 fn read(traces: &mut [Traced], epoch: u64, data: bool, most: u64) -> Vec<TraceEvent> {
     let mut events = Vec::new();
     for Traced { name, trace } in traces {
-        let room = BATCH.min(usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(events.len()));
+        let room =
+            EVENTS_PER_DEVICE.min(usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(events.len()));
         let next = std::iter::from_fn(|| trace.try_next()).take(room);
         events.extend(next.map(|event| TraceEvent::of(&event, name, epoch, data)));
     }

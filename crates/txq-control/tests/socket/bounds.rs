@@ -35,7 +35,7 @@ fn idle_clients_are_ended() {
     assert!(start.elapsed() >= IDLE);
     let error = silent.send(&frame(1, 0, 60), 0).unwrap_err();
     assert!(matches!(error, Error::Refused(Reason::Idle)), "{error}");
-    waits.look().unwrap();
+    waits.check().unwrap();
     let mut silent = Client::connect(bench.path()).unwrap();
     silent.send(&frame(1, 0, 60), 0).unwrap();
     drop((silent, rings, waits));

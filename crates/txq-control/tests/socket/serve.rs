@@ -143,7 +143,7 @@ fn a_second_server_is_refused_and_a_stale_socket_is_replaced() {
     drop(other);
     // Either it hears the reason, or the kernel has thrown it away with the connection.
     assert!(matches!(client.wait(Some(LONG)).and_then(|_| client.wait(Some(LONG))), Err(_) | Ok(true)));
-    wait("the end", || client.look().is_err());
+    wait("the end", || client.check().is_err());
     bench.end();
 }
 

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use super::Arch;
 
 /// The most data paths recorded; a thread that is in more counts as in every device's.
-const DEPTH: usize = 16;
+const MAX_INSIDE: usize = 16;
 
 /// The data paths that a thread is in, the outermost first. Each thread has its own ([`Arch::inside`]); no other thread
 /// accesses it.
@@ -21,13 +21,13 @@ pub struct Inside {
     /// A bit for each data path whose queue is released while its driver is called.
     lent: Cell<u32>,
     /// The devices' addresses.
-    devices: [Cell<usize>; DEPTH],
+    devices: [Cell<usize>; MAX_INSIDE],
 }
 
 impl Inside {
     /// Returns the record of a thread that is in no data path.
     pub const fn new() -> Self {
-        Self { depth: Cell::new(0), lent: Cell::new(0), devices: [const { Cell::new(0) }; DEPTH] }
+        Self { depth: Cell::new(0), lent: Cell::new(0), devices: [const { Cell::new(0) }; MAX_INSIDE] }
     }
 
     /// Returns the number of data paths that the thread is in: more than one where drivers send through other devices.
@@ -52,10 +52,11 @@ impl Inside {
         owns
     }
 
-    /// Whether `is` holds for one data path, given its position and its device's address; true beyond [`DEPTH`].
+    /// Whether `is` holds for one data path, given its position and its device's address; true beyond [`MAX_INSIDE`].
     fn any(&self, is: impl Fn(usize, usize) -> bool) -> bool {
         let depth = self.depth.get() as usize;
-        depth > DEPTH || self.devices[..depth].iter().enumerate().any(|(path, entry)| is(path, entry.get()))
+        depth > MAX_INSIDE
+            || self.devices[..depth].iter().enumerate().any(|(path, entry)| is(path, entry.get()))
     }
 
     /// The entry at `depth`, if it is recorded.
@@ -148,7 +149,7 @@ mod tests {
         drop((inner, lent));
         let inner = Entered::<Native>::new(b);
         assert!(owns(a), "and taken again");
-        let deep: Vec<_> = (0..DEPTH).map(|_| Entered::<Native>::new(b)).collect();
+        let deep: Vec<_> = (0..MAX_INSIDE).map(|_| Entered::<Native>::new(b)).collect();
         assert!(is_in(std::ptr::null::<u64>()), "who is in more than can be noted may be anywhere");
         deep.into_iter().rev().for_each(drop);
         drop((inner, outer));

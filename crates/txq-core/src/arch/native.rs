@@ -70,7 +70,7 @@ unsafe impl Arch for Native {
 
 /// Turns of a spin before the waiter yields its CPU: about a microsecond, the length of a critical section while its holder
 /// runs. A holder that takes longer is probably preempted, and on a loaded machine it needs this very CPU.
-const SPINS: u32 = 64;
+const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// Prefetches the cache line of an address for writing. A hint: it reads no memory, so any address is allowed.
 #[inline(always)]
@@ -97,7 +97,7 @@ macro_rules! wait_until {
             if $ok(value) {
                 return value;
             }
-            if turns < SPINS {
+            if turns < SPINS_BEFORE_YIELD {
                 turns += 1;
                 std::hint::spin_loop();
             } else {
@@ -109,7 +109,7 @@ macro_rules! wait_until {
 
 macro_rules! spin_until {
     ($self:ident, $load:ident, $order:ident, $ok:ident) => {{
-        for _ in 0..SPINS {
+        for _ in 0..SPINS_BEFORE_YIELD {
             let value = $self.$load($order);
             if $ok(value) {
                 return Some(value);

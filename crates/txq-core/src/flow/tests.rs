@@ -204,7 +204,7 @@ fn fragments_of_an_ipv6_datagram_are_one_flow() {
     };
     let options = [17, 0, 1, 4, 0, 0, 0, 0];
     let first = fragment(0, true, ip_number::IPV6_DEST_OPTIONS, &[options, [9; 8]].concat());
-    // What looks like the options is the middle of the datagram.
+    // The bytes in the place of the options are the middle of the datagram.
     let later = fragment(2, false, ip_number::IPV6_DEST_OPTIONS, &[options, [8; 8]].concat());
     assert_eq!(first.keys, keys(V6, 0x86dd, ip_number::IPV6_FRAG, (0, 0)));
     assert_eq!(later.keys, first.keys);

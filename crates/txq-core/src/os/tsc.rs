@@ -1,6 +1,6 @@
 //! The time of `CLOCK_MONOTONIC` by the processor's time stamp counter.
 //!
-//! Where Linux itself keeps the time by this counter, a thread asks the kernel only about once in [`SPAN`]. It then reads the
+//! Where Linux itself keeps the time by this counter, a thread asks the kernel only about once in [`MARK_SPAN`]. It then reads the
 //! counter and `CLOCK_MONOTONIC` together: a mark. Until the next mark it adds the ticks since this one, at the rate between
 //! the last two. So it follows the kernel's time, whatever NTP does to its rate. A thread that has slept, or whose last two
 //! rates differ, asks the kernel each time, until two rates agree again.
@@ -17,11 +17,11 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// Nanoseconds between two marks.
-const SPAN: u64 = 1_000_000;
+const MARK_SPAN: u64 = 1_000_000;
 /// Binary places of a rate.
-const PLACES: u32 = 32;
+const RATE_BITS: u32 = 32;
 /// Rates that differ by less than this part are the same. NTP changes the kernel's rate by less, and the reads of a mark
-/// are closer together than this part of [`SPAN`].
+/// are closer together than this part of [`MARK_SPAN`].
 const SAME: u64 = 1000;
 /// Ticks between the reads before and after the kernel's, at most. In a mark that took longer the thread was interrupted.
 const APART: u64 = 1000;
@@ -47,9 +47,9 @@ fn ticks() -> u64 {
 
 /// Returns whether Linux keeps the time by the counter. Then all CPUs have the same, at a constant rate.
 fn keeps_time() -> bool {
-    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     static KEEPS: OnceLock<bool> = OnceLock::new();
-    *KEEPS.get_or_init(|| std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == "tsc"))
+    *KEEPS.get_or_init(|| std::fs::read_to_string(CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc"))
 }
 
 /// What a thread knows of the time.
@@ -105,12 +105,12 @@ impl Time {
         let base = kernel.max(self.after(self.valid.get()));
         let took = kernel.saturating_sub(self.kernel.get());
         let learns = self.mark.get() != 0 && self.valid.get() == 0;
-        if apart > APART || (learns && took < SPAN) {
+        if apart > APART || (learns && took < MARK_SPAN) {
             return base;
         }
         let measured = match first.wrapping_sub(self.mark.get()) {
             past if self.mark.get() == 0 || past == 0 => 0,
-            past => u64::try_from((u128::from(took) << PLACES) / u128::from(past)).unwrap_or(0),
+            past => u64::try_from((u128::from(took) << RATE_BITS) / u128::from(past)).unwrap_or(0),
         };
         let agree = measured != 0 && measured.abs_diff(self.measured.get()) < measured / SAME;
         self.mark.set(first);
@@ -118,10 +118,10 @@ impl Time {
         self.measured.set(measured);
         self.base.set(base);
         let ahead = base - kernel;
-        if agree && ahead < SPAN / SAME {
+        if agree && ahead < MARK_SPAN / SAME {
             // So that the kernel's time has caught up at the next mark.
-            self.rate.set(measured - nanos(measured, (ahead << PLACES) / SPAN));
-            self.valid.set(((u128::from(SPAN) << PLACES) / u128::from(measured)) as u64);
+            self.rate.set(measured - nanos(measured, (ahead << RATE_BITS) / MARK_SPAN));
+            self.valid.set(((u128::from(MARK_SPAN) << RATE_BITS) / u128::from(measured)) as u64);
         } else {
             self.valid.set(0);
         }
@@ -132,7 +132,7 @@ impl Time {
 /// Returns `ticks` times `rate`.
 #[inline(always)]
 fn nanos(ticks: u64, rate: u64) -> u64 {
-    ((u128::from(ticks) * u128::from(rate)) >> PLACES) as u64
+    ((u128::from(ticks) * u128::from(rate)) >> RATE_BITS) as u64
 }
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
             let before = machine.read(&time);
             machine.ticks.set(machine.ticks.get().wrapping_add(jump));
             let after = machine.read(&time);
-            assert!((before..=before + SPAN).contains(&after), "{jump}: {before}, {after}");
+            assert!((before..=before + MARK_SPAN).contains(&after), "{jump}: {before}, {after}");
             machine.run(&time, 1000, 5000, 0);
             let error = machine.run(&time, 1000, 5000, 0);
             assert!(error < 1000, "{jump}: {error}");
@@ -244,7 +244,7 @@ mod tests {
     fn a_thread_that_slept_asks() {
         let (machine, time) = (Machine::new(), Time::new());
         machine.run(&time, 1000, 5000, 0);
-        for nanos in [SPAN, 3_000_000_000, 400_000_000_000_000] {
+        for nanos in [MARK_SPAN, 3_000_000_000, 400_000_000_000_000] {
             machine.pass(nanos);
             assert_eq!(machine.read(&time), machine.kernel.get() - 24);
         }
@@ -261,7 +261,7 @@ mod tests {
     fn the_time_is_the_kernels() {
         const NEAR: u64 = 50_000;
         let mut last = 0;
-        let end = super::super::linux::monotonic() + 20 * SPAN;
+        let end = super::super::linux::monotonic() + 20 * MARK_SPAN;
         loop {
             let before = super::super::linux::monotonic();
             let now = super::super::now();

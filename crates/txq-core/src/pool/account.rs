@@ -22,18 +22,18 @@ use crate::arch::{Arch, Atomic};
 const FREED: u32 = 33;
 const VACANT: u64 = 1 << 32;
 const SLEEPS: u64 = 1 << 31;
-const BACKLOG: u64 = SLEEPS - 1;
+const BACKLOG_MASK: u64 = SLEEPS - 1;
 /// The number of freed packets wraps at this value. A pool has fewer buffers, so differences are exact.
 const MODULUS: u32 = 1 << 31;
 
 /// A value of the word, as one operation read it.
 #[derive(Clone, Copy)]
-pub(super) struct Word(u64);
+pub(super) struct AccountWord(u64);
 
-impl Word {
+impl AccountWord {
     /// Buffers in the inbox, or about to be pushed.
     pub(super) fn backlog(self) -> u32 {
-        (self.0 & BACKLOG) as u32
+        (self.0 & BACKLOG_MASK) as u32
     }
 
     /// Packets freed elsewhere so far, modulo [`MODULUS`].
@@ -52,12 +52,12 @@ impl Word {
     }
 }
 
-/// Returns how many packets were freed from `then` to `now`, two values of [`Word::freed`].
+/// Returns how many packets were freed from `then` to `now`, two values of [`AccountWord::freed`].
 pub(super) fn since(now: u32, then: u32) -> u32 {
     now.wrapping_sub(then) % MODULUS
 }
 
-/// Returns the value of [`Word::freed`] when `n` more packets than at `freed` have been freed.
+/// Returns the value of [`AccountWord::freed`] when `n` more packets than at `freed` have been freed.
 pub(super) fn after(freed: u32, n: u32) -> u32 {
     freed.wrapping_add(n) % MODULUS
 }
@@ -78,46 +78,49 @@ impl<A: Arch> Account<A> {
 
     /// Reads the word. Relaxed: the numbers order no other memory.
     #[inline]
-    pub(super) fn read(&self) -> Word {
-        Word(self.0.load(Relaxed))
+    pub(super) fn read(&self) -> AccountWord {
+        AccountWord(self.0.load(Relaxed))
     }
 
     /// Returns credit for `n` packets whose buffers do not go through the inbox. Returns the new word.
     #[inline]
-    pub(super) fn credit(&self, n: u32) -> Word {
+    pub(super) fn credit(&self, n: u32) -> AccountWord {
         self.add(u64::from(n) << FREED)
     }
 
     /// Returns credit for `n` packets and adds their buffers to the backlog, before the caller pushes them. Returns the new
     /// word.
     #[inline]
-    pub(super) fn defer(&self, n: u32) -> Word {
+    pub(super) fn defer(&self, n: u32) -> AccountWord {
         self.add((u64::from(n) << FREED) + u64::from(n))
     }
 
     /// Subtracts `n` buffers from the backlog, after they were taken or went elsewhere. Returns the new word.
     #[inline]
-    pub(super) fn taken(&self, n: u32) -> Word {
+    pub(super) fn taken(&self, n: u32) -> AccountWord {
         // No borrow: each buffer was added before it was pushed, and is taken once.
         let word = self.add(u64::from(n).wrapping_neg());
-        debug_assert!(u64::from(word.backlog()) + u64::from(n) <= BACKLOG, "taken before it was announced");
+        debug_assert!(
+            u64::from(word.backlog()) + u64::from(n) <= BACKLOG_MASK,
+            "taken before it was announced"
+        );
         word
     }
 
     /// Adds `what` to the word, wrapping; returns the new word.
     #[inline]
-    fn add(&self, what: u64) -> Word {
+    fn add(&self, what: u64) -> AccountWord {
         // AcqRel: a sender answers a kick, then subtracts the buffers that it took (release); the next thread that adds
         // acquires that, sees the kick cleared, and can kick again (`Home::answer_kick`).
-        Word(self.0.fetch_add(what, AcqRel).wrapping_add(what))
+        AccountWord(self.0.fetch_add(what, AcqRel).wrapping_add(what))
     }
 
     /// Sets `SLEEPS` and returns the word. The sender must not sleep if that word has credit for it; each free after it
     /// finds the bit, and wakes the sender once its credit suffices.
-    pub(super) fn sleep(&self) -> Word {
+    pub(super) fn sleep(&self) -> AccountWord {
         // Relaxed: another thread may read a stale `Home::waits_for`. Under the same limit the last sleep's target is
         // smaller, so it wakes the sender early, and the sender checks again.
-        Word(self.0.fetch_or(SLEEPS, Relaxed))
+        AccountWord(self.0.fetch_or(SLEEPS, Relaxed))
     }
 
     /// Clears `SLEEPS`; returns whether this call cleared it. Of several callers one gets true.
@@ -132,9 +135,9 @@ impl<A: Arch> Account<A> {
     }
 
     /// Occupies the home if it is vacant; returns the word after that, or `None` if the home was occupied.
-    pub(super) fn occupy(&self) -> Option<Word> {
+    pub(super) fn occupy(&self) -> Option<AccountWord> {
         // Acquire: the last sender's writes to the home; pairs with the release in `vacate`.
         let was = self.0.fetch_and(!VACANT, Acquire);
-        (was & VACANT != 0).then_some(Word(was & !VACANT))
+        (was & VACANT != 0).then_some(AccountWord(was & !VACANT))
     }
 }

@@ -49,7 +49,7 @@ pub struct Cache<A: Arch = Native> {
     /// Buffers allocated here and not yet freed, including those freed elsewhere since `seen`.
     pub(super) out: i64,
     pub(super) limit: i64,
-    /// [`Word::freed`](super::account::Word::freed) when `out` was last reduced by it.
+    /// [`AccountWord::freed`](super::account::AccountWord::freed) when `out` was last reduced by it.
     pub(super) seen: u32,
     /// The flags of a packet that is allocated: those of the link.
     flags: u8,
@@ -95,7 +95,7 @@ impl<A: Arch> Cache<A> {
             flags: 0,
         };
         if sharing {
-            // A sender that waits for a buffer may have looked for homes before this one was on the list.
+            // A sender that waits for a buffer may have walked the homes before this one was on the list.
             cache.close_inboxes();
         }
         cache
@@ -286,7 +286,7 @@ impl<A: Arch> Cache<A> {
         Tally::new(self.shared.clone(), self.home)
     }
 
-    /// Returns the number of buffers out and the [`Word::freed`](super::account::Word::freed) that it accounts for, both for [`Tally::pending`].
+    /// Returns the number of buffers out and the [`AccountWord::freed`](super::account::AccountWord::freed) that it accounts for, both for [`Tally::pending`].
     #[doc(hidden)]
     #[inline]
     pub fn credit(&self) -> (u32, u32) {

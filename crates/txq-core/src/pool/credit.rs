@@ -18,7 +18,7 @@ impl<A: Arch> Cache<A> {
     }
 
     /// As [`wait_credit`](Cache::wait_credit), but returns false if `ended` says so: before it sleeps, and when
-    /// [`Tally::wake_to_look`](super::fate::Tally::wake_to_look) wakes it.
+    /// [`Tally::wake_to_recheck`](super::fate::Tally::wake_to_recheck) wakes it.
     #[doc(hidden)]
     pub fn wait_credit_unless(&mut self, deadline: Option<Nanos>, ended: impl Fn() -> bool) -> bool {
         loop {
@@ -75,8 +75,8 @@ impl<A: Arch> Cache<A> {
         if freed {
             self.forget_credit();
         } else if word.backlog() > 0 {
-            // These are counted, and were not yet pushed when the sender looked into its inbox. No thread wakes it when they
-            // are, so it looks again.
+            // These packets are counted, and were not yet pushed when the sender emptied its inbox. No thread wakes the sender
+            // when they are pushed, so it checks again.
             self.forget_credit();
             A::yield_cpu();
             waker.wake_by_ref();

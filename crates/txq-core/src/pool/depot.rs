@@ -34,7 +34,7 @@ pub(super) struct Depot<A: Arch> {
 /// While this bit is set, no batch may be pushed.
 const CLOSED: u64 = 1 << 31;
 /// The bits of the index plus one. A pool has fewer buffers than this value.
-const INDEX: u64 = CLOSED - 1;
+const INDEX_MASK: u64 = CLOSED - 1;
 
 /// Returns `head` with the tag incremented and the index plus one replaced by `top`.
 fn advance(head: u64, top: u32) -> u64 {
@@ -64,7 +64,7 @@ impl<A: Arch> Depot<A> {
             if head & CLOSED != 0 {
                 return false;
             }
-            first.below.store((head & INDEX) as u32, Relaxed);
+            first.below.store((head & INDEX_MASK) as u32, Relaxed);
             // Release: the batch's links and buffers; pairs with the acquire in `pop`.
             match self.head.compare_exchange_weak(head, advance(head, index + 1), Release, Relaxed) {
                 Ok(_) => return true,
@@ -80,7 +80,7 @@ impl<A: Arch> Depot<A> {
         loop {
             // SAFETY: a push has put the index there, of a descriptor that it had. The head was loaded by an acquire, so the
             // descriptor was written before.
-            let first = unsafe { slots.get(((head & INDEX) as usize).checked_sub(1)?) }?;
+            let first = unsafe { slots.get(((head & INDEX_MASK) as usize).checked_sub(1)?) }?;
             // Stale if the batch is no longer on top; then the exchange fails.
             let below = first.below.load(Relaxed);
             match self.head.compare_exchange_weak(head, advance(head, below), Acquire, Acquire) {

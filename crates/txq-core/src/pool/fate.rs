@@ -100,9 +100,9 @@ impl<A: Arch> Tally<A> {
         unsafe { self.home.as_ref() }
     }
 
-    /// Wakes the sender if it waits for credit or for a buffer, to look at its device. It keeps its place in the line.
-    pub fn wake_to_look(&self) {
-        self.home().wake_to_look();
+    /// Wakes the sender to check its device again, if it waits for credit or for a buffer. It keeps its place in the line.
+    pub fn wake_to_recheck(&self) {
+        self.home().wake_to_recheck();
         let mut waker = None;
         self.pool.memory.store.with_line(|line| line.renew(self.home.as_ptr(), &mut waker));
         waker.into_iter().for_each(waiter::wake);

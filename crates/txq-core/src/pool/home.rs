@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event, Nanos};
 use crate::drop::DropReason;
-use crate::pool::account::{Account, Word, since};
+use crate::pool::account::{Account, AccountWord, since};
 use crate::pool::fate::Fate;
 use crate::pool::inbox::Inbox;
 use crate::pool::retired::Run;
@@ -23,7 +23,7 @@ use crate::sync::waiter;
 /// More than half of `defer_max` waits in the inbox.
 const INBOX: u32 = 1;
 /// The pool's size has changed, or a sender waits for a buffer.
-const SIZE: u32 = 2;
+const RESIZED: u32 = 2;
 
 /// The shared side of one sender's cache: other CPUs free the sender's buffers to its inbox.
 ///
@@ -35,11 +35,11 @@ pub(crate) struct Home<A: Arch> {
     front: CachePadded<Front<A>>,
     /// The inboxes of the nodes from the second on.
     others: Box<[CachePadded<Inbox<A>>]>,
-    /// [`INBOX`] and [`SIZE`]: what the sender must look at in its next call. Any thread sets a bit; the sender loads the
+    /// [`INBOX`] and [`RESIZED`]: what the sender must check in its next call. Any thread sets a bit; the sender loads the
     /// word (relaxed) in every call, and swaps 0 in (acquire) before it empties its inbox (`answer_kick`). Seldom written,
     /// so the line stays shared.
     kicked: CachePadded<A::AtomicU32>,
-    /// For a sender that sleeps for credit: in the lower half [`Word::freed`] when it went to sleep, in the upper half the
+    /// For a sender that sleeps for credit: in the lower half [`AccountWord::freed`] when it went to sleep, in the upper half the
     /// number of packets freed since that wakes it. Written by the sender before it sets `SLEEPS`, read by threads that find
     /// `SLEEPS` set; relaxed (`Account::sleep` says why).
     waits_for: A::AtomicU64,
@@ -56,7 +56,7 @@ pub(crate) struct Home<A: Arch> {
     fate: CachePadded<Fate<A>>,
     /// The CPU that its sender allocates on. Written by the sender; a hint for all others.
     pub(super) cpu: A::AtomicU32,
-    /// [`Word::freed`] at which all packets of the last sender are freed. Written by that sender before it vacates the home
+    /// [`AccountWord::freed`] at which all packets of the last sender are freed. Written by that sender before it vacates the home
     /// (release), read by the next sender before it occupies the home (the lock of `Homes::vacant` orders both).
     settled: A::AtomicU32,
     pub(super) store: Arc<Store<A>>,
@@ -183,14 +183,14 @@ impl<A: Arch> Home<A> {
 
     /// Wakes the sender if it sleeps and `word` has enough for it.
     #[inline]
-    fn wake(&self, word: Word) {
+    fn wake(&self, word: AccountWord) {
         if word.sleeps() {
             self.wake_sleeper(word);
         }
     }
 
     #[cold]
-    fn wake_sleeper(&self, word: Word) {
+    fn wake_sleeper(&self, word: AccountWord) {
         let waits_for = self.waits_for.load(Relaxed);
         let (from, need) = (waits_for as u32, (waits_for >> 32) as u32);
         if since(word.freed(), from) >= need && self.account().rouse() {
@@ -209,8 +209,8 @@ impl<A: Arch> Home<A> {
         self.task.with(|held| mem::replace(held.data(), waker))
     }
 
-    /// Wakes the sender, if it waits for credit, to look at its device.
-    pub(super) fn wake_to_look(&self) {
+    /// Wakes the sender to check its device again, if it waits for credit.
+    pub(super) fn wake_to_recheck(&self) {
         self.event.notify();
         self.wake_task();
     }
@@ -229,7 +229,7 @@ impl<A: Arch> Home<A> {
 
     /// Announces that the sender, which has seen `freed`, sleeps until `need` more packets are freed. Returns the account's
     /// word ([`Account::sleep`]).
-    pub(super) fn lie_down(&self, freed: u32, need: u32) -> Word {
+    pub(super) fn lie_down(&self, freed: u32, need: u32) -> AccountWord {
         self.waits_for.store(u64::from(need) << 32 | u64::from(freed), Relaxed);
         self.account().sleep()
     }
@@ -250,7 +250,7 @@ impl<A: Arch> Home<A> {
     /// Makes the sender read the pool's size in its next call.
     pub(super) fn tell_size(&self) {
         // Release: the size; pairs with the acquire in `answer_kick`.
-        self.kicked.fetch_or(SIZE, Release);
+        self.kicked.fetch_or(RESIZED, Release);
     }
 
     /// Whether a bit of the kick is set. Relaxed: `answer_kick` acquires.
@@ -263,10 +263,10 @@ impl<A: Arch> Home<A> {
     /// frees after the sender's [`Account::taken`] sees the kick cleared, and kicks again.
     pub(super) fn answer_kick(&self) -> bool {
         // Acquire: the size; pairs with the release in `tell_size`.
-        self.kicked.swap(0, Acquire) & SIZE != 0
+        self.kicked.swap(0, Acquire) & RESIZED != 0
     }
 
-    /// Takes all buffers of the inboxes; yields the first buffer of each node's. Looks at every node, so call it only if
+    /// Takes all buffers of the inboxes; yields the first buffer of each node's. Reads every node's inbox, so call it only if
     /// [`Account::read`] has a backlog.
     pub(super) fn take_all(&self) -> impl Iterator<Item = *mut Slot<A>> {
         let inboxes = (0..=self.others.len()).map(|node| self.inbox(node));
@@ -298,7 +298,7 @@ impl<A: Arch> Home<A> {
 }
 
 /// How many vacant homes a new sender tries: packets of their last senders may still be in use.
-const TRIES: usize = 8;
+const HOME_TRIES: usize = 8;
 
 /// The vacant homes, the one that has been vacant longest first.
 struct Vacant<A: Arch> {
@@ -355,7 +355,7 @@ impl<A: Arch> Homes<A> {
 
     /// Occupies a vacant home. One that refuses goes to the end of the list.
     fn occupy_vacant(&self) -> Option<&Home<A>> {
-        for _ in 0..TRIES {
+        for _ in 0..HOME_TRIES {
             // SAFETY: homes live as long as `self`.
             let home = unsafe { self.vacant.with(|held| held.data().pop())?.as_ref() };
             if home.occupy() {

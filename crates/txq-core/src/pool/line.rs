@@ -31,7 +31,7 @@ struct Place<A: Arch> {
     /// The home of the waiting sender. Valid while the place exists: the sender keeps the pool alive, and leaves the line
     /// before it ends.
     home: *const Home<A>,
-    /// `None` after the sender was woken to look at its device.
+    /// `None` after the sender was woken to check its device.
     waker: Option<Waker>,
 }
 

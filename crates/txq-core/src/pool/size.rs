@@ -30,7 +30,7 @@ use crate::pool::slots::Slots;
 use crate::sync::spinlock::SpinLock;
 
 /// The most buffers that are unparked in one hold of the lock.
-const TURN: u32 = 256;
+const UNPARKED_PER_LOCK: u32 = 256;
 
 /// The size of a pool, and its parked buffers.
 pub(super) struct Size<A: Arch> {
@@ -155,8 +155,8 @@ impl<A: Arch> Size<A> {
     /// buffers that its cache may hold, and whether the sender must keep no free buffer. Calls `open` if no sender waits for
     /// a buffer, so that the inboxes of its home may open.
     pub(super) fn join(&self, open: impl FnOnce()) -> (usize, bool) {
-        // The lock orders this against a resize or a sender that begins to wait, which look for homes after they have held
-        // the lock: either they find the new home, or the state read here is theirs.
+        // The lock orders this against a resize or a sender that begins to wait. Both walk the homes after they have
+        // held the lock: either they find the new home, or the state read here is theirs.
         self.parking.with(|held| {
             let parking = held.data();
             if parking.line.is_empty() {
@@ -259,12 +259,12 @@ impl<A: Arch> Size<A> {
         self.parking.with(|held| held.data().begun)
     }
 
-    /// Takes up to [`TURN`] buffers of the parking list that the size puts back into circulation; an empty run means none.
+    /// Takes up to [`UNPARKED_PER_LOCK`] buffers of the parking list that the size puts back into circulation; an empty run means none.
     pub(super) fn unpark(&self) -> Run<A> {
         let mut run = Run::new();
         self.parking.with(|held| {
             let parking = held.data();
-            while run.len() < TURN && parking.parked > self.max - parking.size {
+            while run.len() < UNPARKED_PER_LOCK && parking.parked > self.max - parking.size {
                 let Some(slot) = NonNull::new(parking.list) else { break };
                 // SAFETY: parked buffers are ours, linked up to a null.
                 parking.list = unsafe { slot.as_ref().next.with(|n| *n) };

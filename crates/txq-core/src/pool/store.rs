@@ -41,7 +41,7 @@ pub enum FreeMode {
 }
 
 /// CPUs that share a depot: few enough that they seldom contend, and enough that the depot is seldom empty.
-const CPUS: usize = 8;
+const CPUS_PER_DEPOT: usize = 8;
 
 /// The part of a pool that all its threads share, except for the homes.
 pub(crate) struct Store<A: Arch> {
@@ -139,7 +139,7 @@ impl<A: Arch> Store<A> {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
         }
         let retries = Arc::new(Retries::new());
-        let depots = node_of.len().div_ceil(CPUS).max(1);
+        let depots = node_of.len().div_ceil(CPUS_PER_DEPOT).max(1);
         Self {
             mode,
             base: slots.base(),
@@ -200,7 +200,7 @@ impl<A: Arch> Store<A> {
     fn here(&self) -> usize {
         match (self.mode, self.depots.len(), self.locked.len()) {
             (FreeMode::Defer, 1, _) | (FreeMode::Shared | FreeMode::Keep, _, 1) => 0,
-            (FreeMode::Defer, n, _) => A::cpu() as usize / CPUS % n,
+            (FreeMode::Defer, n, _) => A::cpu() as usize / CPUS_PER_DEPOT % n,
             (FreeMode::Shared | FreeMode::Keep, ..) => self.node_here(),
         }
     }
@@ -283,8 +283,8 @@ impl<A: Arch> Store<A> {
         rest
     }
 
-    /// Puts the sender of `home` at the end of the line; returns whether it is the first, which must then look for buffers
-    /// everywhere.
+    /// Puts the sender of `home` at the end of the line; returns whether it is the first. The caller then gathers the
+    /// free buffers of all senders for the first one.
     pub(super) fn wait(&self, home: &Home<A>, waker: &Waker) -> bool {
         self.size.wait(home, waker, || self.close(true))
     }

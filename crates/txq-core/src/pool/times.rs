@@ -6,11 +6,12 @@ use crate::arch::{Arch, Atomic, Nanos};
 use crate::sync::words::AtomicWords;
 
 /// 2^4 buckets for each power of two: a relative error of at most 1/16.
-const GROUPING: u32 = 4;
+const POOL_TIME_GROUPING: u32 = 4;
 /// The longest time is 2^40 ns. Longer ones count as this long.
 const MAX_POOL_TIME_LOG2_NS: u32 = 40;
 /// Each value below 2^5 has a bucket of its own; each power of two from there on has 2^4 buckets.
-const BUCKETS: usize = ((MAX_POOL_TIME_LOG2_NS - GROUPING) as usize + 1) << GROUPING;
+const POOL_TIME_BUCKETS: usize =
+    ((MAX_POOL_TIME_LOG2_NS - POOL_TIME_GROUPING) as usize + 1) << POOL_TIME_GROUPING;
 
 /// The histogram: one counter per bucket. Any thread increments a counter with one atomic addition, and any thread reads.
 /// All accesses are relaxed: the counters are only displayed.
@@ -18,7 +19,7 @@ pub struct Times<A: Arch>(AtomicWords<A>);
 
 impl<A: Arch> Times<A> {
     pub(crate) fn new() -> Self {
-        Self(AtomicWords::new(BUCKETS, 0))
+        Self(AtomicWords::new(POOL_TIME_BUCKETS, 0))
     }
 
     pub(crate) fn record(&self, time: Nanos) {
@@ -50,14 +51,14 @@ impl<A: Arch> Times<A> {
 /// Returns the index of the bucket for a time.
 fn index(time: Nanos) -> usize {
     let time = time.min((1 << MAX_POOL_TIME_LOG2_NS) - 1);
-    let shift = (time.max(1).ilog2()).saturating_sub(GROUPING);
-    ((shift as usize) << GROUPING) + (time >> shift) as usize
+    let shift = (time.max(1).ilog2()).saturating_sub(POOL_TIME_GROUPING);
+    ((shift as usize) << POOL_TIME_GROUPING) + (time >> shift) as usize
 }
 
 /// Returns the longest time of a bucket.
 fn last(index: usize) -> Nanos {
-    let shift = (index >> GROUPING).saturating_sub(1);
-    let first = (index - (shift << GROUPING)) as Nanos;
+    let shift = (index >> POOL_TIME_GROUPING).saturating_sub(1);
+    let first = (index - (shift << POOL_TIME_GROUPING)) as Nanos;
     ((first + 1) << shift) - 1
 }
 
@@ -71,12 +72,12 @@ mod tests {
         let mut before = 0;
         for time in (0..5000).chain([65_535, 65_536, 1_000_000_007, (1 << 40) - 1]) {
             let index = index(time);
-            assert!(index >= before && index < BUCKETS, "{time}");
+            assert!(index >= before && index < POOL_TIME_BUCKETS, "{time}");
             before = index;
             let last = last(index);
             assert!(last >= time && last <= time + time / 16, "{time} in {index}, which ends at {last}");
         }
-        assert_eq!((index(u64::MAX), last(BUCKETS - 1)), (BUCKETS - 1, (1 << 40) - 1));
+        assert_eq!((index(u64::MAX), last(POOL_TIME_BUCKETS - 1)), (POOL_TIME_BUCKETS - 1, (1 << 40) - 1));
     }
 
     #[test]

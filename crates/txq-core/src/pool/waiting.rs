@@ -94,7 +94,7 @@ impl<A: Arch> Cache<A> {
 
 impl<A: Arch> Memory<A> {
     /// Makes all free buffers go to the line, which the caller has just begun: closes the inboxes, kicks the senders, and
-    /// looks at what is in the stock. The stock is closed.
+    /// gives the stock's buffers to the line. The stock is closed.
     fn gather(&self) {
         for home in self.homes.iter() {
             home.tell_size();

@@ -6,7 +6,7 @@ use crate::arch::Nanos;
 use crate::stats::log2::Log2;
 
 /// 2^7 buckets for each power of two: a relative error of at most 1/128.
-const GROUPING: u8 = 7;
+const LATENCY_GROUPING: u8 = 7;
 /// The longest time is 2^40 ns, 18 minutes. Longer ones count as this long.
 const MAX_LATENCY_LOG2_NS: u8 = 40;
 
@@ -26,7 +26,7 @@ impl Latency {
     }
 
     fn histogram(&mut self) -> &mut Histogram {
-        let new = || Histogram::new(GROUPING, MAX_LATENCY_LOG2_NS).expect("constants in range");
+        let new = || Histogram::new(LATENCY_GROUPING, MAX_LATENCY_LOG2_NS).expect("constants in range");
         self.histogram.get_or_insert_with(new)
     }
 

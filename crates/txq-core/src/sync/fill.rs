@@ -219,8 +219,8 @@ impl<A: Arch> Fill<A> {
         self.wake_all(|_| GONE);
     }
 
-    /// Wakes all waiting senders: their packets may go to another queue now.
-    pub fn wake_to_look(&self) {
+    /// Wakes all waiting senders to check their queue again: their packets may go to another queue now.
+    pub fn wake_to_recheck(&self) {
         self.wake_all(|word| word.0 & !WAITERS);
     }
 
@@ -233,12 +233,18 @@ impl<A: Arch> Fill<A> {
     }
 
     /// Sleeps until the queue has room, is reset or ends, or until the time `until`. May return earlier; the caller then
-    /// checks [`word`](Fill::word). Calls `look` once the sender is on the list: it makes an owner check the queue again,
-    /// and returns whether the sender has another reason to sleep that ends with an owner's turn.
-    pub fn wait(&self, waiter: &Arc<Waiter<A>>, refused: bool, until: Nanos, look: impl FnOnce() -> bool) {
+    /// checks [`word`](Fill::word). Calls `run_queue` once the sender is on the list: it runs the queue or makes its
+    /// owner check the queue again, and returns whether the sender has another reason to sleep that ends with an owner's turn.
+    pub fn wait(
+        &self,
+        waiter: &Arc<Waiter<A>>,
+        refused: bool,
+        until: Nanos,
+        run_queue: impl FnOnce() -> bool,
+    ) {
         let _registered = Registered { fill: self, waiter };
         self.register(waiter, refused, None);
-        if look() | self.word().is_full(refused) {
+        if run_queue() | self.word().is_full(refused) {
             waiter.sleep(Some(until));
         }
     }

@@ -46,7 +46,7 @@ pub struct Consumer<A: Arch, T> {
 
 /// Creates a ring of at least `capacity` slots, which hold values made by `empty`.
 pub fn ring<A: Arch, T>(capacity: usize, mut empty: impl FnMut() -> T) -> (Arc<Ring<A, T>>, Consumer<A, T>) {
-    // With one slot, a slot that is written would look like one that is free for the next position.
+    // With one slot, a written slot would equal one that is free for the next position.
     let capacity = capacity.max(2).next_power_of_two() as u64;
     let slot = |position| Slot { turn: A::AtomicU64::new(position), value: A::Cell::new(empty()) };
     let ring = Arc::new(Ring {

@@ -113,7 +113,7 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
 impl<A: Arch, T> Control<A, T> {
     /// Takes the versions that no reader holds off the list. The caller drops them after it has released the lock.
     fn take_unread(&mut self) -> Vec<Box<Version<T>>> {
-        // Without a look at each reader: readers end often, and versions are replaced seldom.
+        // Without loading each reader's number: readers end often, and versions are replaced seldom.
         if self.old.is_empty() {
             return Vec::new();
         }

@@ -14,9 +14,9 @@ use crate::arch::{Arch, Atomic, CellApi};
 
 /// Adjacent slots, on lines of their own.
 #[repr(align(128))]
-struct Block<A: Arch, T>([A::Cell<MaybeUninit<T>>; BLOCK]);
+struct Block<A: Arch, T>([A::Cell<MaybeUninit<T>>; SLOTS_PER_BLOCK]);
 /// Slots of a block, a power of two.
-const BLOCK: usize = 16;
+const SLOTS_PER_BLOCK: usize = 16;
 
 struct Ring<A: Arch, T> {
     blocks: Box<[Block<A, T>]>,
@@ -47,8 +47,8 @@ impl<A: Arch, T> Ring<A, T> {
     fn slot(&self, at: u32) -> &A::Cell<MaybeUninit<T>> {
         let i = (at & self.mask) as usize;
         // SAFETY: `i` is at most `mask`, and the blocks have `mask + 1` slots or more.
-        let block = unsafe { self.blocks.get_unchecked(i / BLOCK) };
-        &block.0[i % BLOCK]
+        let block = unsafe { self.blocks.get_unchecked(i / SLOTS_PER_BLOCK) };
+        &block.0[i % SLOTS_PER_BLOCK]
     }
 }
 
@@ -60,7 +60,7 @@ pub fn ring<A: Arch, T: Send>(capacity: u32) -> (Producer<A, T>, Consumer<A, T>)
     assert!((1..=1 << 30).contains(&capacity), "a ring of {capacity} slots: use 1 to 2^30");
     let size = capacity.next_power_of_two();
     let ring = Arc::new(Ring {
-        blocks: (0..(size as usize).div_ceil(BLOCK)).map(|_| Block::new()).collect(),
+        blocks: (0..(size as usize).div_ceil(SLOTS_PER_BLOCK)).map(|_| Block::new()).collect(),
         mask: size - 1,
         head: CachePadded::new(A::AtomicU32::new(0)),
         tail: CachePadded::new(A::AtomicU32::new(0)),

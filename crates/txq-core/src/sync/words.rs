@@ -8,11 +8,11 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic};
 
 /// AtomicWords of a block.
-const BLOCK: usize = 16;
+const WORDS_PER_BLOCK: usize = 16;
 
 /// The row.
 pub struct AtomicWords<A: Arch> {
-    blocks: Box<[CachePadded<[A::AtomicU64; BLOCK]>]>,
+    blocks: Box<[CachePadded<[A::AtomicU64; WORDS_PER_BLOCK]>]>,
     len: usize,
 }
 
@@ -20,7 +20,7 @@ impl<A: Arch> AtomicWords<A> {
     /// `len` words that hold `value`.
     pub fn new(len: usize, value: u64) -> Self {
         let block = |_| CachePadded::new(std::array::from_fn(|_| A::AtomicU64::new(value)));
-        Self { blocks: (0..len.div_ceil(BLOCK)).map(block).collect(), len }
+        Self { blocks: (0..len.div_ceil(WORDS_PER_BLOCK)).map(block).collect(), len }
     }
 
     /// Names its lines ([`Arch::name`]).
@@ -31,7 +31,7 @@ impl<A: Arch> AtomicWords<A> {
     /// Returns word `i`.
     #[inline]
     pub fn at(&self, i: usize) -> &A::AtomicU64 {
-        &self.blocks[i / BLOCK][i % BLOCK]
+        &self.blocks[i / WORDS_PER_BLOCK][i % WORDS_PER_BLOCK]
     }
 
     /// Returns all words, in order.

@@ -13,7 +13,7 @@ use txq::xps::XpsMap;
 
 /// How long each contestant sends in a round.
 pub(crate) const TURN: Duration = Duration::from_millis(300);
-/// Packets that a thread sends between two looks at the clock, and in one system call or call of xmit.
+/// Packets that a thread sends between two readings of the clock, and in one system call or call of xmit.
 pub(crate) const BATCH: usize = 64;
 /// The contestants of [`compare`]: a bare loop, and the device with so many packets in a call of xmit.
 const BATCHES: [usize; 3] = [BATCH, 8, 1];

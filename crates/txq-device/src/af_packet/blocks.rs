@@ -17,8 +17,8 @@ use crate::sys::{self, Plain, set};
 use crate::vnet::{self, Vnet};
 
 /// Bytes of a block, which has room for the longest frame, and number of blocks: as much as the receive buffer of a socket.
-const SIZE: usize = 128 << 10;
-const COUNT: usize = 64;
+const BLOCK_BYTES: usize = 128 << 10;
+const BLOCK_COUNT: usize = 64;
 /// Time after which a block that is not full is the program's, in milliseconds: the shortest.
 const RETIRE: u32 = 1;
 /// `TPACKET_V3`.
@@ -29,20 +29,20 @@ const KERNEL: u32 = 0;
 const USER: u32 = 1;
 
 /// Offsets in `struct tpacket_block_desc`.
-const STATUS: usize = 8;
-const FRAMES: usize = 12;
-const FIRST: usize = 16;
+const STATUS_AT: usize = 8;
+const NUM_FRAMES_AT: usize = 12;
+const FIRST_FRAME_AT: usize = 16;
 /// Offsets in `struct tpacket3_hdr`, and its length.
-const NEXT: usize = 0;
-const SECONDS: usize = 4;
-const NANOSECONDS: usize = 8;
-const HELD: usize = 12;
-const LEN: usize = 16;
-const FLAGS: usize = 20;
-const BEGIN: usize = 24;
-const TAG: usize = 32;
-const TAG_PROTOCOL: usize = 36;
-const HEADER: usize = 48;
+const NEXT_AT: usize = 0;
+const SECONDS_AT: usize = 4;
+const NANOSECONDS_AT: usize = 8;
+const SNAPLEN_AT: usize = 12;
+const LEN_AT: usize = 16;
+const FLAGS_AT: usize = 20;
+const MAC_AT: usize = 24;
+const VLAN_TCI_AT: usize = 32;
+const VLAN_TPID_AT: usize = 36;
+const FRAME_HEADER_BYTES: usize = 48;
 
 /// `struct tpacket_req3`.
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ impl Ring {
 
     fn status(&self) -> &AtomicU32 {
         // SAFETY: within the block by the contract of `new`, and aligned; both sides access it atomically.
-        unsafe { self.base.add(self.block * self.size + STATUS).cast().as_ref() }
+        unsafe { self.base.add(self.block * self.size + STATUS_AT).cast().as_ref() }
     }
 
     /// Returns `N` bytes of the block, which is the program's; `None` outside of it.
@@ -127,7 +127,8 @@ impl Ring {
             if self.status().load(Acquire) & USER == 0 {
                 return false;
             }
-            (self.left, self.at) = (self.word(FRAMES).unwrap_or(0), self.word(FIRST).unwrap_or(0) as usize);
+            (self.left, self.at) =
+                (self.word(NUM_FRAMES_AT).unwrap_or(0), self.word(FIRST_FRAME_AT).unwrap_or(0) as usize);
             if self.left == 0 {
                 self.give_back();
             }
@@ -155,16 +156,16 @@ impl Ring {
 
     fn read(&self) -> Option<Frame<'_>> {
         let word = |offset| self.word(self.at + offset);
-        self.slice(self.at, HEADER)?;
-        let begin = self.at + usize::from(self.half(self.at + BEGIN)?);
-        let status = word(FLAGS)?;
-        let time = u64::from(word(SECONDS)?) * 1_000_000_000 + u64::from(word(NANOSECONDS)?);
+        self.slice(self.at, FRAME_HEADER_BYTES)?;
+        let begin = self.at + usize::from(self.half(self.at + MAC_AT)?);
+        let status = word(FLAGS_AT)?;
+        let time = u64::from(word(SECONDS_AT)?) * 1_000_000_000 + u64::from(word(NANOSECONDS_AT)?);
         Some(Frame {
             vnet: Vnet::from_bytes(self.bytes(begin.checked_sub(vnet::LEN)?)?),
-            data: self.slice(begin, word(HELD)? as usize)?,
-            len: word(LEN)? as usize,
+            data: self.slice(begin, word(SNAPLEN_AT)? as usize)?,
+            len: word(LEN_AT)? as usize,
             notes: Notes {
-                vlan: vlan_of(status, word(TAG)? as u16, self.half(self.at + TAG_PROTOCOL)?),
+                vlan: vlan_of(status, word(VLAN_TCI_AT)? as u16, self.half(self.at + VLAN_TPID_AT)?),
                 time: Some(time),
             },
         })
@@ -172,11 +173,11 @@ impl Ring {
 
     /// Goes on behind the frame that [`peek`](Ring::peek) has returned.
     fn pop(&mut self) {
-        let next = self.word(self.at + NEXT).unwrap_or(0) as usize;
+        let next = self.word(self.at + NEXT_AT).unwrap_or(0) as usize;
         self.left = self.left.saturating_sub(1);
         self.at = self.at.saturating_add(next);
         // Only the last frame has no next one.
-        if self.left == 0 || next < HEADER {
+        if self.left == 0 || next < FRAME_HEADER_BYTES {
             self.give_back();
         }
     }
@@ -194,10 +195,10 @@ impl Blocks {
     pub(super) fn map(fd: &OwnedFd) -> io::Result<Self> {
         // Frames may be longer than these.
         let frame_size = 2048;
-        let frames = (SIZE * COUNT / frame_size) as u32;
+        let frames = (BLOCK_BYTES * BLOCK_COUNT / frame_size) as u32;
         let request = Request {
-            block_size: SIZE as u32,
-            blocks: COUNT as u32,
+            block_size: BLOCK_BYTES as u32,
+            blocks: BLOCK_COUNT as u32,
             frame_size: frame_size as u32,
             frames,
             retire: RETIRE,
@@ -208,7 +209,8 @@ impl Blocks {
         set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let base = unsafe { mmap(ptr::null_mut(), SIZE * COUNT, access, MapFlags::SHARED, fd, 0) };
+        let base =
+            unsafe { mmap(ptr::null_mut(), BLOCK_BYTES * BLOCK_COUNT, access, MapFlags::SHARED, fd, 0) };
         let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast::<u8>())) else {
             // The socket receives by messages again.
             let none = Request { block_size: 0, blocks: 0, frame_size: 0, frames: 0, retire: 0, ..request };
@@ -216,7 +218,7 @@ impl Blocks {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         // SAFETY: a whole mapping, of pages that the kernel has zeroed, which a drop unmaps; the kernel is the other side.
-        Ok(Self(unsafe { Ring::new(base, SIZE, COUNT) }))
+        Ok(Self(unsafe { Ring::new(base, BLOCK_BYTES, BLOCK_COUNT) }))
     }
 
     /// Returns whether there is a frame.
@@ -238,7 +240,7 @@ impl Blocks {
 impl Drop for Blocks {
     fn drop(&mut self) {
         // SAFETY: mapped in `map` with this length; frames borrow `self`.
-        let _ = unsafe { munmap(self.0.base.as_ptr().cast(), SIZE * COUNT) };
+        let _ = unsafe { munmap(self.0.base.as_ptr().cast(), BLOCK_BYTES * BLOCK_COUNT) };
     }
 }
 

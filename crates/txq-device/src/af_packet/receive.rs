@@ -13,7 +13,7 @@ use txq::receive::{Receive, RxStats};
 
 use super::AfPacket;
 use super::blocks::{self, Blocks};
-use super::recv::{self, BATCH, Messages, Notes};
+use super::recv::{self, Messages, Notes, RECEIVE_BATCH};
 use super::socket::{self, Interface};
 use crate::sys;
 use crate::vnet::{Malformed, Vnet};
@@ -21,7 +21,7 @@ use crate::vnet::{Malformed, Vnet};
 /// Frames that the machine sends go to no socket of the group (`PACKET_FANOUT_FLAG_IGNORE_OUTGOING`).
 const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
 /// Receive buffer of a socket, in bytes of frames with the kernel's overhead.
-const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+const FRAME_RECEIVE_BUFFER: libc::c_int = 8 << 20;
 
 /// An rx queue of an interface: a socket that gets the frames that come in on it. The kernel's own stack gets them as well.
 pub struct Receiver {
@@ -82,7 +82,7 @@ impl AfPacket {
         let source = match if self.blocks { Blocks::map(&fd).ok() } else { None } {
             Some(blocks) => Source::Blocks(blocks),
             None => {
-                sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+                sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, FRAME_RECEIVE_BUFFER)?;
                 Source::Messages { messages: Messages::new(), spare: PacketList::new() }
             }
         };
@@ -165,7 +165,7 @@ impl Receiver {
         };
         match source {
             Source::Messages { messages, spare } => {
-                let want = budget.min(BATCH);
+                let want = budget.min(RECEIVE_BATCH);
                 if spare.len() < want {
                     let room = sender.pool().room();
                     // Without buffers, frames stay in the socket.

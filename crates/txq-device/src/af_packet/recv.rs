@@ -11,13 +11,13 @@ use crate::sys;
 use crate::vnet::{self, Vnet};
 
 /// Maximum number of frames per system call.
-pub(super) const BATCH: usize = 32;
+pub(super) const RECEIVE_BATCH: usize = 32;
 /// The bytes of a frame that do not fit into its buffer: a packet with segments has up to 64 KiB.
 const OVERFLOW: usize = 1 << 16;
 /// Space for the kernel's notes on a frame: a [`libc::tpacket_auxdata`] and a time.
 const NOTES: usize = 96;
 /// A message consists of the virtio-net header, the buffer, and the bytes beyond it.
-const PARTS: usize = 3;
+const MESSAGE_PARTS: usize = 3;
 
 /// Aligned as control messages must be.
 #[repr(C, align(8))]
@@ -27,7 +27,7 @@ struct Control([u8; NOTES]);
 /// The messages of one `recvmmsg`, and the bytes beyond the buffers.
 pub(super) struct Messages {
     headers: Box<[libc::mmsghdr]>,
-    parts: Box<[[libc::iovec; PARTS]]>,
+    parts: Box<[[libc::iovec; MESSAGE_PARTS]]>,
     vnet: Box<[[u8; vnet::LEN]]>,
     control: Box<[Control]>,
     /// [`OVERFLOW`] bytes for each message. The system provides the memory when a long frame first writes it.
@@ -62,15 +62,15 @@ impl Messages {
         let header = |_| unsafe { mem::zeroed() };
         let part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Self {
-            headers: (0..BATCH).map(header).collect(),
-            parts: vec![[part; PARTS]; BATCH].into(),
-            vnet: vec![[0; vnet::LEN]; BATCH].into(),
-            control: vec![Control([0; NOTES]); BATCH].into(),
-            beyond: vec![0; BATCH * OVERFLOW].into(),
+            headers: (0..RECEIVE_BATCH).map(header).collect(),
+            parts: vec![[part; MESSAGE_PARTS]; RECEIVE_BATCH].into(),
+            vnet: vec![[0; vnet::LEN]; RECEIVE_BATCH].into(),
+            control: vec![Control([0; NOTES]); RECEIVE_BATCH].into(),
+            beyond: vec![0; RECEIVE_BATCH * OVERFLOW].into(),
         }
     }
 
-    /// Receives frames into `packets`, as many as there are and at most [`BATCH`], without waiting. Returns how many. The
+    /// Receives frames into `packets`, as many as there are and at most [`RECEIVE_BATCH`], without waiting. Returns how many. The
     /// first packets hold the frames, [`frame`](Messages::frame) describes them.
     pub(super) fn receive(&mut self, fd: &OwnedFd, packets: &mut PacketList) -> io::Result<usize> {
         let Self { headers, parts, vnet, control, beyond } = self;
@@ -83,7 +83,7 @@ impl Messages {
             *parts = [part(&mut vnet[n]), part(data), part(&mut beyond[n * OVERFLOW..][..OVERFLOW])];
             let header = &mut headers[n].msg_hdr;
             header.msg_iov = parts.as_mut_ptr();
-            header.msg_iovlen = PARTS as _;
+            header.msg_iovlen = MESSAGE_PARTS as _;
             header.msg_control = (&raw mut control[n]).cast();
             header.msg_controllen = NOTES as _;
             n += 1;
@@ -142,13 +142,13 @@ pub(super) fn vlan_of(status: u32, tci: u16, protocol: u16) -> Option<(u16, u16)
 /// Puts a VLAN tag back behind the addresses of a frame. Returns false if the frame is shorter than its header, or has no
 /// headroom.
 pub(super) fn tag(packet: &mut Packet, (protocol, tci): (u16, u16)) -> bool {
-    const ADDRESSES: usize = 12;
-    if packet.len() < ADDRESSES + 2 || packet.push(4).is_none() {
+    const MAC_BYTES: usize = 12;
+    if packet.len() < MAC_BYTES + 2 || packet.push(4).is_none() {
         return false;
     }
     let data = packet.data_mut();
-    data.copy_within(4..4 + ADDRESSES, 0);
-    data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&protocol.to_be_bytes());
-    data[ADDRESSES + 2..ADDRESSES + 4].copy_from_slice(&tci.to_be_bytes());
+    data.copy_within(4..4 + MAC_BYTES, 0);
+    data[MAC_BYTES..MAC_BYTES + 2].copy_from_slice(&protocol.to_be_bytes());
+    data[MAC_BYTES + 2..MAC_BYTES + 4].copy_from_slice(&tci.to_be_bytes());
     true
 }

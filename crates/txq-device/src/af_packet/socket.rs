@@ -12,7 +12,7 @@ use crate::sys::{self, set};
 use crate::vnet::{self, Vnet};
 
 /// Maximum number of frames per system call.
-pub(super) const BATCH: usize = 64;
+pub(super) const SEND_BATCH: usize = 64;
 
 /// The kernel's description of an interface.
 #[derive(Debug, Clone, Copy)]
@@ -74,14 +74,14 @@ impl Messages {
         let header = |_| unsafe { mem::zeroed() };
         let part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Self {
-            headers: (0..BATCH).map(header).collect(),
-            parts: vec![[part; 2]; BATCH].into(),
-            vnet: vec![[0; vnet::LEN]; BATCH].into(),
+            headers: (0..SEND_BATCH).map(header).collect(),
+            parts: vec![[part; 2]; SEND_BATCH].into(),
+            vnet: vec![[0; vnet::LEN]; SEND_BATCH].into(),
             with_vnet: false,
         }
     }
 
-    /// Points one header at each frame, at most [`BATCH`]; returns these headers. Their pointers are valid until this value
+    /// Points one header at each frame, at most [`SEND_BATCH`]; returns these headers. Their pointers are valid until this value
     /// or a frame is used again.
     fn fill<'m, 'f: 'm>(
         &'m mut self,
@@ -135,7 +135,7 @@ impl Socket {
         sys::set_buffer(&self.fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
     }
 
-    /// Sends at most [`BATCH`] frames without waiting; returns how many the kernel took, counted from the first. An error
+    /// Sends at most [`SEND_BATCH`] frames without waiting; returns how many the kernel took, counted from the first. An error
     /// concerns the first frame, and then none was taken.
     pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = (Vnet, &'f [u8])>) -> io::Result<usize> {
         let messages = self.messages.fill(frames);
@@ -162,7 +162,7 @@ mod tests {
             messages.with_vnet = with_vnet;
             let frames = frames.iter().take(n);
             let headers = messages.fill(frames.clone().map(|frame| (Vnet::default(), &frame[..])));
-            assert_eq!(headers.len(), n.min(BATCH));
+            assert_eq!(headers.len(), n.min(SEND_BATCH));
             for (header, frame) in headers.iter().zip(frames) {
                 assert_eq!(header.msg_hdr.msg_iovlen, if with_vnet { 2 } else { 1 });
                 // SAFETY: just filled, with one part or two.

@@ -14,7 +14,7 @@ use super::umem::Use;
 /// Time until the next poll while nothing completes, in nanoseconds; it doubles each time, up to the bound.
 const POLL: Nanos = 20_000;
 const POLL_MOST: Nanos = 1_000_000;
-/// Time until the next look at an interface that is down, in nanoseconds.
+/// Time until the next check of an interface that is down, in nanoseconds.
 const POLL_DOWN: Nanos = 10_000_000;
 
 pub(super) struct Done {
@@ -80,7 +80,7 @@ impl Done {
             return at;
         }
         let before = tx.consumed();
-        let wait = match queue.is_down() && !queue.look_up() {
+        let wait = match queue.is_down() && !queue.check_carrier() {
             true => POLL_DOWN,
             false => match queue.kick() {
                 Kick::Down => POLL_DOWN,

@@ -16,7 +16,7 @@ use super::umem::{Umem, Use, Uses};
 
 /// How long the kernel may take to release a queue after its last socket was closed: on a busy machine more than a second.
 const RELEASE: Duration = Duration::from_secs(5);
-const STEP: Duration = Duration::from_millis(10);
+const UNBIND_STEP: Duration = Duration::from_millis(10);
 
 /// The state of the interface, as the last system call has found it.
 const UP: u8 = 0;
@@ -177,7 +177,7 @@ impl Queue {
     }
 
     /// Ends the wait of a queue that was down, if the interface has a carrier again; returns whether it has.
-    pub(super) fn look_up(&self) -> bool {
+    pub(super) fn check_carrier(&self) -> bool {
         let up = self.interface.has_carrier();
         if up {
             self.set_state(UP);
@@ -228,8 +228,8 @@ fn bind(fd: &OwnedFd, ifindex: u32, index: u32, flags: Flags, first: Option<&Que
         match socket::bind(fd, ifindex, index, flags, first.map(AsFd::as_fd)) {
             Ok(()) => return Ok(flags),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < RELEASE => {
-                thread::sleep(STEP);
-                waited += STEP;
+                thread::sleep(UNBIND_STEP);
+                waited += UNBIND_STEP;
             }
             Err(error)
                 if error.raw_os_error() == Some(libc::EINVAL) && flags.need_wakeup && first.is_none() =>

@@ -17,7 +17,7 @@
 //!
 //! The other side is the kernel's. Neither type can be cloned, and every method that touches a slot takes `&mut self` or reads what
 //! that side alone has written. A change of thread goes through the lock, which orders the accesses. Copies of a [`Ring`] read its
-//! cursors only, from any thread: those are atomics, and a stale one says "full", "empty" or "pending" too long, until the next look.
+//! cursors only, from any thread: those are atomics, and a stale one says "full", "empty" or "pending" too long, until the next load.
 //! So the one concurrency in a ring is that with the kernel, which `values_cross_between_threads_in_order` plays under Miri. What
 //! threads of the program do share without a lock is the table of the buffers' uses (`umem.rs`), by compare and swap.
 //!

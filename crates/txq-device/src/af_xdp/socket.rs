@@ -22,7 +22,7 @@ const COMPLETION_RING: u64 = 0x1_8000_0000;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const TX_BUDGET: u32 = 256;
 /// Send buffer of a socket in copy mode, in bytes of frames with the kernel's overhead.
-const SEND_BUFFER: libc::c_int = 8 << 20;
+const COPY_SEND_BUFFER: libc::c_int = 8 << 20;
 
 /// A frame in the rx or tx ring (`struct xdp_desc`).
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,7 +95,7 @@ pub(super) fn create_rings(fd: &OwnedFd, size: u32, receive: bool) -> io::Result
 /// Lets one call send many frames in copy mode, as far as the kernel and the permissions allow.
 pub(super) fn widen(fd: &OwnedFd) {
     let _ = set(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, TX_BUDGET);
-    let _ = sys::set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
+    let _ = sys::set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, COPY_SEND_BUFFER);
 }
 
 /// Binds a socket to a queue; `shared` is a bound socket whose UMEM and flags it takes over.

@@ -18,8 +18,8 @@ use super::umem::Use;
 use crate::backoff::Backoff;
 
 /// Lengths of an Ethernet header and of a VLAN tag.
-const HEADER: usize = 14;
-const TAG: usize = 4;
+const ETHER_HEADER: usize = 14;
+const VLAN_TAG: usize = 4;
 
 pub(super) struct Tx {
     ring: Producer<Desc>,
@@ -59,14 +59,14 @@ impl Tx {
         if packet.segs() > 1 {
             return Some(DropReason::PktTooBig);
         }
-        if len < HEADER {
+        if len < ETHER_HEADER {
             return Some(DropReason::HdrTrunc);
         }
         let Queue { umem, interface, .. } = &*self.queue;
-        let mut most = interface.mtu as usize + HEADER;
+        let mut most = interface.mtu as usize + ETHER_HEADER;
         if len > most {
-            most = interface.mtu_now() as usize + HEADER;
-            most += if matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) { TAG } else { 0 };
+            most = interface.mtu_now() as usize + ETHER_HEADER;
+            most += if matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) { VLAN_TAG } else { 0 };
         }
         let longest = umem.chunk - if self.queue.metadata { metadata::LEN } else { 0 };
         let fits = len <= most.min(longest) && (len <= umem.pool.room() || self.is_direct(packet));
@@ -168,7 +168,7 @@ impl Transmit for Tx {
         }
         self.originals.publish();
         self.ring.publish();
-        // While the interface is down the completing half looks when it is up again.
+        // While the interface is down the completing half checks when it is up again.
         if !self.queue.is_down() && self.kick() == Kick::Gone {
             self.drop_unsent(self.ring.head().wrapping_sub(before), cx);
         }

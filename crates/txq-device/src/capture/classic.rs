@@ -6,7 +6,7 @@ use pcap_file::{Endianness, TsResolution};
 use super::{Begin, MAX_RECORD_BYTES, Raw, Record, Wrong, begin_of};
 
 /// The length of a record's header, in bytes.
-const HEADER_BYTES: usize = 16;
+const RECORD_HEADER_BYTES: usize = 16;
 
 pub(super) struct Classic {
     parser: PcapParser,
@@ -23,7 +23,7 @@ impl Classic {
 
     /// Parses the record at the beginning of some bytes.
     pub(super) fn record(&self, bytes: &[u8]) -> Result<Record, Wrong> {
-        let header = bytes.get(..HEADER_BYTES).ok_or(Wrong::Cut)?;
+        let header = bytes.get(..RECORD_HEADER_BYTES).ok_or(Wrong::Cut)?;
         let field = |at: usize| {
             let field = header[at..at + 4].try_into().expect("4 bytes");
             match self.parser.header().endianness {
@@ -39,7 +39,7 @@ impl Classic {
         if fraction >= units {
             return Err(Wrong::Field(format!("its time has {fraction} of {units} parts of a second")));
         }
-        let len = HEADER_BYTES + kept as usize;
+        let len = RECORD_HEADER_BYTES + kept as usize;
         if len > MAX_RECORD_BYTES {
             return Err(Wrong::Field(format!(
                 "it has {kept} bytes, and a record {MAX_RECORD_BYTES} at most"
@@ -49,7 +49,7 @@ impl Classic {
             return Err(Wrong::Cut);
         }
         let time = i128::from(seconds) * 1_000_000_000 + i128::from(fraction) * scale;
-        let (data, wire_len) = (HEADER_BYTES..len, wire_len.max(kept));
+        let (data, wire_len) = (RECORD_HEADER_BYTES..len, wire_len.max(kept));
         Ok(Record {
             len: len as u64,
             frame: Some(Raw { time: Some(time), begin: self.begin, data, wire_len }),

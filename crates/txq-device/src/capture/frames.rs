@@ -11,7 +11,7 @@ use super::pcapng::Ng;
 use super::window::Window;
 use super::{Begin, Capture, CaptureError, Frame, Place, Raw, Record, Wrong};
 
-/// The most records in a row that hold no frame: the next frame is then looked for no further.
+/// The most records in a row that hold no frame: the search for the next frame then ends.
 const MAX_EMPTY_RECORDS: u32 = 1 << 20;
 
 /// The frames of a [`Capture`]: [`advance`](Self::advance) moves to the next, and [`frame`](Self::frame) returns it.

@@ -18,7 +18,7 @@ use super::{Begin, MAX_RECORD_BYTES, Raw, Record, Wrong, begin_of};
 const DEFAULT_RESOLUTION: u8 = 6;
 
 /// The length of a block's type and length, in bytes.
-const HEADER_BYTES: usize = 8;
+const BLOCK_HEADER_BYTES: usize = 8;
 
 pub(super) struct Ng {
     parser: PcapNgParser,
@@ -37,7 +37,7 @@ impl Ng {
     /// Parses the block at the beginning of some bytes.
     pub(super) fn record(&mut self, bytes: &[u8]) -> Result<Record, Wrong> {
         let big = self.parser.section().endianness == Endianness::Big;
-        let header = Fields { body: bytes.get(..HEADER_BYTES).ok_or(Wrong::Cut)?, big };
+        let header = Fields { body: bytes.get(..BLOCK_HEADER_BYTES).ok_or(Wrong::Cut)?, big };
         let (kind, len) = (header.u32(0)?, header.u32(4)?);
         match kind {
             SECTION_HEADER_BLOCK => section_len(bytes)?,
@@ -106,7 +106,7 @@ impl Ng {
 
 /// Checks the length of a section's header, which has its own byte order.
 fn section_len(bytes: &[u8]) -> Result<(), Wrong> {
-    let fields = |big| Fields { body: bytes.get(..HEADER_BYTES + 4).unwrap_or_default(), big };
+    let fields = |big| Fields { body: bytes.get(..BLOCK_HEADER_BYTES + 4).unwrap_or_default(), big };
     let magic = fields(true).u32(8).map_err(|_| Wrong::Cut)?;
     bounded(fields(magic == 0x1a2b_3c4d).u32(4)?)
 }
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
     /// Returns where in the block `len` bytes of the body lie.
     fn data(&self, at: usize, len: usize) -> Result<Range<usize>, Wrong> {
         self.bytes(at, len)?;
-        Ok(HEADER_BYTES + at..HEADER_BYTES + at + len)
+        Ok(BLOCK_HEADER_BYTES + at..BLOCK_HEADER_BYTES + at + len)
     }
 
     fn bytes(&self, at: usize, len: usize) -> Result<&'a [u8], Wrong> {

@@ -25,7 +25,7 @@ const GET_DEVICE: u8 = 1;
 const IFINDEX: u16 = 1;
 const XSK_FEATURES: u16 = 6;
 /// Lengths of a message's header, of that of generic netlink, and of an attribute's.
-const HEADER: usize = 16;
+const NLMSG_HEADER: usize = 16;
 const GENERIC: usize = 4;
 const ATTRIBUTE: usize = 4;
 
@@ -51,15 +51,18 @@ fn ask(fd: &OwnedFd, family: u16, command: u8, attribute: (u16, &[u8]), kind: u1
     let answer = &answer[..len.min(8192)];
     let cut = || io::Error::from(io::ErrorKind::InvalidData);
     if number(answer.get(4..6).ok_or_else(cut)?) == Some(ERROR.into()) {
-        let errno = answer.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(cut)?;
+        let errno = answer
+            .get(NLMSG_HEADER..NLMSG_HEADER + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(cut)?;
         return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(errno)));
     }
-    Ok(find(answer.get(HEADER + GENERIC..).ok_or_else(cut)?, kind).unwrap_or_default().to_vec())
+    Ok(find(answer.get(NLMSG_HEADER + GENERIC..).ok_or_else(cut)?, kind).unwrap_or_default().to_vec())
 }
 
 /// Returns a message: a command with one attribute.
 fn request(family: u16, command: u8, (kind, content): (u16, &[u8])) -> Vec<u8> {
-    let len = HEADER + GENERIC + (ATTRIBUTE + content.len()).next_multiple_of(4);
+    let len = NLMSG_HEADER + GENERIC + (ATTRIBUTE + content.len()).next_multiple_of(4);
     let mut message = (len as u32).to_ne_bytes().to_vec();
     message.extend(family.to_ne_bytes());
     message.extend(REQUEST.to_ne_bytes());

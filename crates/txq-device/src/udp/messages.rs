@@ -17,11 +17,11 @@ use super::socket::Address;
 use crate::sys;
 
 /// Maximum number of messages a call.
-pub(super) const MESSAGES: usize = 64;
+pub(super) const MAX_MESSAGES: usize = 64;
 /// Maximum number of packets a call.
-const PARTS: usize = 256;
+const MAX_CALL_PACKETS: usize = 256;
 /// Maximum number of datagrams a message: what kernels since 4.18 accept (`UDP_MAX_SEGMENTS`; newer ones accept 128).
-const SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// Longest message of several datagrams: an IP packet of 65,535 bytes, less the longer headers. The kernel builds one packet
 /// and cuts it.
 const MAX_UDP_MESSAGE_BYTES: usize = 65_535 - 48;
@@ -103,11 +103,11 @@ impl Messages {
         let header = |_| unsafe { mem::zeroed() };
         let part = |_| libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Self {
-            headers: (0..MESSAGES).map(header).collect(),
-            addresses: vec![Address::empty(); MESSAGES].into(),
-            controls: vec![Control::EMPTY; MESSAGES].into(),
-            parts: (0..PARTS).map(part).collect(),
-            messages: vec![Message::default(); MESSAGES].into(),
+            headers: (0..MAX_MESSAGES).map(header).collect(),
+            addresses: vec![Address::empty(); MAX_MESSAGES].into(),
+            controls: vec![Control::EMPTY; MAX_MESSAGES].into(),
+            parts: (0..MAX_CALL_PACKETS).map(part).collect(),
+            messages: vec![Message::default(); MAX_MESSAGES].into(),
         }
     }
 
@@ -120,9 +120,9 @@ impl Messages {
         let (mut filled, mut open, mut parts) = (0, None::<Open>, 0);
         // The headers of the packet before.
         let mut before = &[][..];
-        for packet in packets.take(PARTS) {
+        for packet in packets.take(MAX_CALL_PACKETS) {
             let alike = open.as_ref().and_then(|_| alike(packet, before));
-            // Nearly all packets of a sender that is fast: nothing but the payload is looked at, copied or compared.
+            // Nearly all packets of a sender that is fast: nothing but the payload is read, copied or compared.
             if let (Some(open), Some(payload)) = (&mut open, alike)
                 && self.messages[filled].has_room(open, payload.len(), departure(packet, rules), rules)
             {
@@ -144,7 +144,7 @@ impl Messages {
                     self.close(filled, open);
                     filled += 1;
                 }
-                if filled == MESSAGES {
+                if filled == MAX_MESSAGES {
                     break;
                 }
                 self.messages[filled] = Message { packets: 0, datagrams: 0, segment: content.segment };
@@ -172,7 +172,7 @@ impl Messages {
         rules: &Rules,
     ) -> Filled<'m> {
         let mut filled = 0;
-        for chunk in payload.chunks(size.max(1)).take(MESSAGES) {
+        for chunk in payload.chunks(size.max(1)).take(MAX_MESSAGES) {
             self.messages[filled] = Message { packets: 1, datagrams: 1, segment: chunk.len() };
             let departure = if rules.txtime { departure } else { 0 };
             let open = self.begin(filled, datagram, departure, rules);
@@ -206,7 +206,7 @@ impl Messages {
             header.msg_namelen = len;
         }
         let mut control = Writer::new(&mut self.controls[index], 0);
-        // A control message of IP costs a connected socket a look at the routes, so it is left out where it changes nothing.
+        // A control message of IP costs a connected socket a route lookup, so it is left out where it changes nothing.
         if datagram.traffic_class() != rules.tos(destination.is_ipv4()) {
             control.tos(datagram.traffic_class(), destination.is_ipv4());
         }
@@ -256,7 +256,7 @@ impl<'f> Content<'f> {
         let segment = if segs > 1 && size > 0 { usize::from(size) } else { payload.len() };
         let datagrams = payload.len().div_ceil(segment.max(1)).max(1);
         let fits = segment <= rules.longest_segment
-            && datagrams <= SEGMENTS
+            && datagrams <= MAX_SEGMENTS
             && payload.len() <= MAX_UDP_MESSAGE_BYTES;
         if datagrams > 1 && !fits {
             return Err(Fill::Apart);
@@ -284,7 +284,7 @@ impl Message {
             && !open.closed
             && self.segment <= rules.longest_segment
             && (1..=self.segment).contains(&len)
-            && self.datagrams < SEGMENTS
+            && self.datagrams < MAX_SEGMENTS
             && open.bytes + len <= MAX_UDP_MESSAGE_BYTES
             && open.departure == departure
     }

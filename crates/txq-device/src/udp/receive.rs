@@ -19,13 +19,13 @@ use super::socket::{Address, UDP_GRO};
 use crate::sys;
 
 /// Maximum number of messages a call.
-const MESSAGES: usize = 32;
+const RECEIVE_MESSAGES: usize = 32;
 /// Longest message, and the distance of one area from the next: not a multiple of a page, so that the first lines of the areas
 /// fall into different sets of a cache. A page takes memory at its first use.
-const ROOM: usize = 65_536;
-const STRIDE: usize = ROOM + 4096 + 192;
+const AREA_BYTES: usize = 65_536;
+const AREA_STRIDE: usize = AREA_BYTES + 4096 + 192;
 /// How often a call asks again after an error that an earlier datagram has caused.
-const TRIES: usize = 16;
+const ERROR_TRIES: usize = 16;
 
 /// The receiving half of a [`Udp`](super::Udp) device ([`Udp::receiver`](super::Udp::receiver)). Its descriptor
 /// ([`AsFd`]) is readable when there are datagrams, also to epoll; a call of [`receive`](Receive::receive) that returned its whole
@@ -98,11 +98,11 @@ impl Receiver {
             socket,
             rx_queue,
             local,
-            headers: (0..MESSAGES).map(header).collect(),
-            addresses: vec![Address::empty(); MESSAGES].into(),
-            controls: vec![Control::EMPTY; MESSAGES].into(),
-            parts: (0..MESSAGES).map(part).collect(),
-            data: vec![0; MESSAGES * STRIDE].into(),
+            headers: (0..RECEIVE_MESSAGES).map(header).collect(),
+            addresses: vec![Address::empty(); RECEIVE_MESSAGES].into(),
+            controls: vec![Control::EMPTY; RECEIVE_MESSAGES].into(),
+            parts: (0..RECEIVE_MESSAGES).map(part).collect(),
+            data: vec![0; RECEIVE_MESSAGES * AREA_STRIDE].into(),
             filled: 0,
             next: 0,
             current: None,
@@ -115,17 +115,17 @@ impl Receiver {
     /// Receives up to `budget` messages; returns false if there are none.
     fn refill(&mut self, budget: usize) -> io::Result<bool> {
         (self.filled, self.next) = (0, 0);
-        let n = budget.min(MESSAGES);
-        let areas = self.data.chunks_exact_mut(STRIDE);
+        let n = budget.min(RECEIVE_MESSAGES);
+        let areas = self.data.chunks_exact_mut(AREA_STRIDE);
         let places = self.addresses.iter_mut().zip(&mut self.controls).zip(&mut self.parts).zip(areas);
         for (header, (((address, control), part), area)) in self.headers.iter_mut().zip(places).take(n) {
-            *part = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: ROOM };
+            *part = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: AREA_BYTES };
             let header = &mut header.msg_hdr;
             (header.msg_name, header.msg_namelen) = ((&raw mut *address).cast(), Address::LEN);
             (header.msg_iov, header.msg_iovlen, header.msg_flags) = (part, 1, 0);
             control.offer(header);
         }
-        for _ in 0..TRIES {
+        for _ in 0..ERROR_TRIES {
             // SAFETY: each of the `n` messages was just pointed at an address, a part, an area and a space of its own.
             match unsafe { sys::receive_messages(&*self.socket, &mut self.headers[..n]) } {
                 Ok(n) => {
@@ -150,7 +150,7 @@ impl Receiver {
         let header = &self.headers[self.next];
         // SAFETY: the kernel has filled this message, and nothing has changed it since.
         let control = unsafe { Received::read(&header.msg_hdr) };
-        let left = (header.msg_len as usize).min(ROOM);
+        let left = (header.msg_len as usize).min(AREA_BYTES);
         if let Some(missed) = control.missed {
             self.stats.missed += u64::from(missed.wrapping_sub(self.missed));
             self.missed = missed;
@@ -161,7 +161,7 @@ impl Receiver {
         let to = if canonical(to).is_ipv4() == from.is_ipv4() { to } else { unspecified(from, to.port()) };
         let datagram = Datagram::new(to).from(from).tos(control.tos);
         let segment = control.segment.filter(|&segment| segment > 0 && segment < left).unwrap_or(left);
-        Some(Current { datagram, at: self.next * STRIDE, left, segment, time: control.time })
+        Some(Current { datagram, at: self.next * AREA_STRIDE, left, segment, time: control.time })
     }
 
     /// Appends packets of the current message to `batch`, at most `budget`; returns how many, or `None` without a buffer.

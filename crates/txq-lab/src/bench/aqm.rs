@@ -21,10 +21,10 @@ pub(super) const AQM: &str = "aqm";
 /// Flows that the qdisc tells apart, by their hash (fq_codel's default).
 const FLOWS: usize = 1024;
 /// The qdisc's limit in packets: four for each flow. Senders without a bound fill it in milliseconds.
-const LIMIT: usize = 4096;
+const QDISC_LIMIT: usize = 4096;
 /// CoDel's target and interval, in nanoseconds: a fifth of RFC 8289's, because measurements are short.
-const TARGET: Nanos = 1_000_000;
-const INTERVAL: Nanos = 20_000_000;
+const CODEL_TARGET: Nanos = 1_000_000;
+const CODEL_INTERVAL: Nanos = 20_000_000;
 /// A backlog of this many bytes or less may wait for any time.
 const MTU: u64 = 1514;
 
@@ -41,12 +41,12 @@ struct Codel {
 impl Codel {
     /// Returns whether to drop the packet that waited for `waited` and leaves `backlog` bytes behind.
     fn drops(&mut self, waited: Nanos, backlog: u64, now: Nanos) -> bool {
-        if waited < TARGET || backlog <= MTU {
+        if waited < CODEL_TARGET || backlog <= MTU {
             (self.above_until, self.dropping) = (0, false);
             return false;
         }
         if self.above_until == 0 {
-            self.above_until = now + INTERVAL;
+            self.above_until = now + CODEL_INTERVAL;
             return false;
         }
         if self.dropping {
@@ -62,7 +62,7 @@ impl Codel {
         }
         self.dropping = true;
         // A flow that was dropping a moment ago resumes at about the same pace.
-        let recent = now.saturating_sub(self.next_drop) < 16 * INTERVAL;
+        let recent = now.saturating_sub(self.next_drop) < 16 * CODEL_INTERVAL;
         self.drops = if recent { self.drops.saturating_sub(2).max(1) } else { 1 };
         self.next_drop = now + self.gap();
         true
@@ -70,7 +70,7 @@ impl Codel {
 
     /// Returns the time to the next drop: it shrinks with the square root of the number of drops.
     fn gap(&self) -> Nanos {
-        (INTERVAL as f64 / f64::from(self.drops).sqrt()) as Nanos
+        (CODEL_INTERVAL as f64 / f64::from(self.drops).sqrt()) as Nanos
     }
 }
 
@@ -99,7 +99,7 @@ impl Aqm {
     pub(super) fn new(work: Work) -> Self {
         Self {
             work,
-            limit: LIMIT,
+            limit: QDISC_LIMIT,
             flows: (0..FLOWS).map(|_| Flow::default()).collect(),
             backlogs: vec![0; FLOWS].into(),
             // Never grows: a flow is in the queue once.

@@ -48,7 +48,7 @@ Examples:
 Measurements take turns: with --repeat the whole list is measured again and again, so that noise hits all alike.
 Mpps are packets that the device has sent, ns the wall time and CPU ns the CPU time by packets. p99 is of single calls of xmit.
 A worst xmit is the longest that one sender was inside one call, a stall the longest time in which the device sent
-nothing; both are looked for every millisecond, so they last at least as long as is said.";
+nothing; both are sampled every millisecond, so they last at least as long as is said.";
 
 /// The options of `txq bench`.
 #[derive(Debug, clap::Args)]

@@ -27,7 +27,7 @@ use super::plan::Plan;
 /// The suite's name.
 pub(super) const BQL: &str = "bql";
 /// The link's rate in bits per second, and the offered part of it.
-const RATE: u64 = 1_000_000_000;
+const LINK_RATE: u64 = 1_000_000_000;
 const OFFERED: f64 = 0.9;
 /// Bytes that a packet takes on the wire in addition to its own (`txq_device::Null`).
 const WIRE: usize = 24;
@@ -36,9 +36,9 @@ const RING: u32 = 4096;
 /// Packets of a batch.
 const BATCH: f64 = 64.0;
 /// How long the sender sleeps after it has caught up, in nanoseconds.
-const NAP: Nanos = 100_000;
+const SENDER_SLEEP: Nanos = 100_000;
 /// Time between two samples of the bytes in flight.
-const LOOK: Duration = Duration::from_micros(700);
+const IN_FLIGHT_PERIOD: Duration = Duration::from_micros(700);
 
 /// The devices' completion times, in nanoseconds.
 const DEVICES: [Late; 5] = [
@@ -84,7 +84,7 @@ struct Scene {
 impl Scene {
     /// Returns the nanoseconds that a packet is on the wire.
     fn wire(&self) -> f64 {
-        ((self.len + WIRE) * 8) as f64 * 1e9 / RATE as f64
+        ((self.len + WIRE) * 8) as f64 * 1e9 / LINK_RATE as f64
     }
 
     /// Returns the bytes in flight that keep the link busy.
@@ -94,7 +94,7 @@ impl Scene {
 
     fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
         let Late { together, by } = self.late;
-        let null = Null { rate: Some(RATE), ring: RING, delay: by, coalesce: together, ..Null::new(1) };
+        let null = Null { rate: Some(LINK_RATE), ring: RING, delay: by, coalesce: together, ..Null::new(1) };
         let pool = PoolConfig { buffers: 4 * RING, room: 1536, ..PoolConfig::default() };
         let qdisc = format!("pfifo limit {RING}");
         let builder = NetDev::builder(null).discipline(self.discipline).qdisc(&qdisc).pool_config(pool);
@@ -111,7 +111,7 @@ impl Scene {
                     half.get_or_insert_with(|| (Instant::now(), Begun::now(), stats.sent));
                     in_flight.push(stats.in_flight as f64 * self.len as f64);
                 }
-                thread::sleep(LOOK);
+                thread::sleep(IN_FLIGHT_PERIOD);
             }
         });
         let stats = dev.stats();
@@ -145,7 +145,7 @@ impl Scene {
                 }
             }
             offered = due;
-            thread::sleep(Duration::from_nanos(NAP));
+            thread::sleep(Duration::from_nanos(SENDER_SLEEP));
         }
     }
 }

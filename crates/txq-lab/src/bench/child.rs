@@ -48,7 +48,7 @@ pub(super) fn build(name: &str, source: &str, flags: &[String]) -> Result<PathBu
     if program.is_file() {
         return Ok(program);
     }
-    // Built under a temporary name: a second run may look for the finished program meanwhile.
+    // Built under a temporary name: a second run may check for the finished program meanwhile.
     let stem = format!("{name}-{}", std::process::id());
     let (text, unfinished) = (cache.join(format!("{stem}.c")), cache.join(stem));
     let in_cache = |error| format!("{}: {error}", cache.display());

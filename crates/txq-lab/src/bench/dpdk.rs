@@ -12,13 +12,13 @@ use super::lab::Lab;
 
 const RINGS_SOURCE: &str = include_str!("../../peers/dpdk.c");
 /// What the sources include.
-const HEADER: (&str, &str) = ("#include \"dpdk.h\"", include_str!("../../peers/dpdk.h"));
+const DPDK_HEADER: (&str, &str) = ("#include \"dpdk.h\"", include_str!("../../peers/dpdk.h"));
 const LINKS_SOURCE: &str = include_str!("../../peers/links.c");
 const SCHED_SOURCE: &str = include_str!("../../peers/sched.c");
 /// Lcores that DPDK has at most; one watches, and one drains.
 const LCORES: u64 = 128;
 /// Threads that may enqueue, at most.
-pub(super) const MOST: u64 = LCORES - 2;
+pub(super) const MAX_ENQUEUERS: u64 = LCORES - 2;
 
 /// The synchronisation modes of a ring, in the program's words and in ours. The spinning modes spin while the ring is full
 /// or empty, as polling programs do. The others yield their CPU, as txq's senders do.
@@ -168,7 +168,7 @@ fn build(name: &str, source: &str) -> Result<PathBuf, String> {
     let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     // Defines an unused macro, so a program is built anew when another DPDK is installed.
     flags.push(format!("-DINSTALLED={}", version.trim()));
-    child::build(name, &source.replace(HEADER.0, HEADER.1), &flags)
+    child::build(name, &source.replace(DPDK_HEADER.0, DPDK_HEADER.1), &flags)
 }
 
 /// Prepares a program with no huge pages, no devices, and nothing shared with other DPDK programs: it needs no root.

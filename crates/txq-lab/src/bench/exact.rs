@@ -33,7 +33,7 @@ const HERE: &str = "this machine";
 const VIRTUAL: &str = "virtual clock";
 
 /// The kinds, and whether they have classes.
-const KINDS: [(&str, bool); 4] = [("tbf", false), ("htb", true), ("tbf_mq", false), ("htb_mq", true)];
+const SHAPER_KINDS: [(&str, bool); 4] = [("tbf", false), ("htb", true), ("tbf_mq", false), ("htb_mq", true)];
 /// The rates, in bit/s, and the bytes of a packet: short ones where few packets leave in a second.
 const RATES: [(u64, usize); 5] = [
     (1_000_000, 64),
@@ -43,7 +43,7 @@ const RATES: [(u64, usize); 5] = [
     (40_000_000_000, 1514),
 ];
 /// The bucket, as a part of a second at the rate: longer than a timer is late.
-const DEPTH: u64 = 200;
+const BUCKET_DEPTH: u64 = 200;
 /// Threads and txqs on this machine, and txqs on the virtual clock.
 const THREADS: u64 = 2;
 const TXQS: u16 = 64;
@@ -68,7 +68,7 @@ struct Shaper {
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (kind, has_classes) in KINDS {
+    for (kind, has_classes) in SHAPER_KINDS {
         for (rate, len) in RATES {
             let shaper = Shaper { kind, has_classes, rate, len };
             for shape in [HERE, VIRTUAL] {
@@ -94,7 +94,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 impl Shaper {
     fn burst(&self) -> u64 {
-        (self.rate / 8 / DEPTH).max(2 * self.len as u64)
+        (self.rate / 8 / BUCKET_DEPTH).max(2 * self.len as u64)
     }
 
     fn qdisc(&self) -> String {
@@ -140,7 +140,7 @@ impl Shaper {
             });
             let threads: Vec<_> = threads.collect::<Result<_, _>>()?;
             // The first burst is not part of the rate.
-            lab.sleep(time / 4 + Duration::from_secs(1) / DEPTH as u32);
+            lab.sleep(time / 4 + Duration::from_secs(1) / BUCKET_DEPTH as u32);
             let (start, cpu, before) = (Instant::now(), Begun::now(), dev.tx_packets());
             lab.sleep(time);
             let (wall, cpu, packets) = (start.elapsed(), cpu.used(), dev.tx_packets() - before);

@@ -34,15 +34,15 @@ use crate::tree::Tree;
 
 /// The suite's name.
 pub(super) const ISOLATION: &str = "isolation";
-/// Default time of each configuration. It is longer than in other suites because the suite looks for rare waits.
-pub(super) const TIME: Duration = Duration::from_secs(3);
+/// Default time of each configuration. It is longer than in other suites because the suite measures rare waits.
+pub(super) const ISOLATION_TIME: Duration = Duration::from_secs(3);
 /// The driver's work for each packet, in nanoseconds.
 const DRIVER_NS: u64 = 1000;
 /// Time from one packet of the probe to the next, in nanoseconds.
-const GAP: Nanos = 500_000;
+const PROBE_GAP: Nanos = 500_000;
 /// Priorities of the probe and of the others: pfifo_fast's bands 0 and 2.
-const FIRST: u32 = 6;
-const LAST: u32 = 2;
+const PROBE_PRIORITY: u32 = 6;
+const FLOOD_PRIORITY: u32 = 2;
 /// Outstanding packets of a flooding sender, and bytes of every packet.
 const LIMIT: u64 = 256;
 const LEN: usize = 60;
@@ -106,7 +106,7 @@ struct BusyTx {
 impl Transmit for BusyTx {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         for packet in batch.iter() {
-            if let Some(at) = sent_at(packet.data()).filter(|_| packet.priority() == FIRST) {
+            if let Some(at) = sent_at(packet.data()).filter(|_| packet.priority() == PROBE_PRIORITY) {
                 let late = txq::now().saturating_sub(at).min((1 << 40) - 1);
                 let mut times = self.late.lock().unwrap_or_else(PoisonError::into_inner);
                 times.increment(late).expect("within the histogram's range");
@@ -217,7 +217,7 @@ fn flood(mut sender: Sender, limit: u64, batch: usize, mut log: Log<'_>, stop: &
             }
             continue;
         }
-        list.for_each_mut(|packet| packet.set_priority(LAST));
+        list.for_each_mut(|packet| packet.set_priority(FLOOD_PRIORITY));
         log.call(|| {
             let _ = sender.xmit_batch(&mut list);
         });
@@ -238,9 +238,9 @@ fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
             continue;
         }
         // The probe does not catch up on missed packets: it sends one at a time.
-        due = now.max(due) + GAP;
+        due = now.max(due) + PROBE_GAP;
         let Ok(mut packet) = sender.alloc(LEN) else { continue };
-        packet.set_priority(FIRST);
+        packet.set_priority(PROBE_PRIORITY);
         let measured = measuring.get();
         let start = sender.now();
         let stamp = if measured { start } else { 0 };
@@ -268,7 +268,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     for table in tables {
         let key = &table[0].key;
         text.push_str(&format!(
-            "\n{ISOLATION}, {}: a probe of priority {FIRST} beside {} flooding senders, batch {}\n\n",
+            "\n{ISOLATION}, {}: a probe of priority {PROBE_PRIORITY} beside {} flooding senders, batch {}\n\n",
             key.qdisc.as_deref().unwrap_or_default(),
             key.threads,
             key.batch

@@ -9,7 +9,7 @@ use txq_cli::common::stop::Signals;
 use super::work::Calibration;
 
 /// The longest sleep between two checks for signals.
-const NAP: Duration = Duration::from_millis(10);
+const LONGEST_SIGNAL_SLEEP: Duration = Duration::from_millis(10);
 
 /// The laboratory.
 pub(super) struct Lab {
@@ -43,7 +43,7 @@ impl Lab {
             if self.signals.seen().is_some() {
                 return false;
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(left.min(LONGEST_SIGNAL_SLEEP));
         }
         self.signals.seen().is_none()
     }

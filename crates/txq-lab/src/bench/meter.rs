@@ -10,8 +10,8 @@ use histogram::Histogram;
 
 use super::lab::Lab;
 
-/// How often the watch looks. Stalls shorter than this are not reported.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time between two samples of the watch. Stalls shorter than this are not reported.
+const SAMPLE_PERIOD: Duration = Duration::from_millis(1);
 /// One call in this many is timed. A prime, so that it is not always the same call of a run's quota.
 const SAMPLED: u32 = 61;
 
@@ -97,17 +97,17 @@ impl<'a> Log<'a> {
 
 /// The result of a watch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct WatchResult {
     /// Packets that left the driver, and the time in which they did.
     pub(super) packets: u64,
     pub(super) wall: Duration,
-    /// The longest time in which no packet left; zero if some had left at each look.
+    /// The longest time in which no packet left; zero if some had left at each sample.
     pub(super) stall: Duration,
     /// The longest time for which one sender was inside the same call.
     pub(super) xmit: Duration,
 }
 
-/// A value, and since when it has been the same at each look.
+/// A value, and since when it has been the same at each sample.
 #[derive(Clone, Copy)]
 struct Same {
     value: u64,
@@ -115,8 +115,8 @@ struct Same {
 }
 
 impl Same {
-    /// Returns how long the value has been the same.
-    fn look(&mut self, value: u64, now: Instant) -> Duration {
+    /// Updates the value; returns how long it has been the same.
+    fn update(&mut self, value: u64, now: Instant) -> Duration {
         if value != self.value {
             *self = Self { value, since: now };
         }
@@ -127,11 +127,11 @@ impl Same {
 /// Returns a value and the time at which it was read. Reads again if the thread may have lost its CPU in between: beside many
 /// senders that is a slice of each, which would count as time without packets or as packets without time.
 fn at_once(value: impl Fn() -> u64) -> (u64, Instant) {
-    const TRIES: u32 = 16;
+    const READ_TRIES: u32 = 16;
     let mut start = Instant::now();
-    for _ in 1..TRIES {
+    for _ in 1..READ_TRIES {
         let (value, end) = (value(), Instant::now());
-        if end - start < LOOK / 10 {
+        if end - start < SAMPLE_PERIOD / 10 {
             return (value, end);
         }
         start = end;
@@ -139,31 +139,31 @@ fn at_once(value: impl Fn() -> u64) -> (u64, Instant) {
     (value(), start)
 }
 
-/// Samples the number of packets sent, and the calls, until `time` is over or a signal comes. Events shorter than the time between two looks may be
+/// Samples the number of packets sent, and the calls, until `time` is over or a signal comes. Events shorter than [`SAMPLE_PERIOD`] may be
 /// missed; the reported times are lower bounds.
-pub(super) fn watch(lab: &Lab, sent: impl Fn() -> u64, calls: &[Calls], time: Duration) -> Seen {
+pub(super) fn watch(lab: &Lab, sent: impl Fn() -> u64, calls: &[Calls], time: Duration) -> WatchResult {
     let (first, start) = at_once(&sent);
     let mut count = Same { value: first, since: start };
     let mut inside: Vec<Same> =
         calls.iter().map(|calls| Same { value: calls.0.get(), since: start }).collect();
-    let mut seen = Seen::default();
+    let mut seen = WatchResult::default();
     loop {
         let left = time.saturating_sub(start.elapsed());
-        let go_on = lab.sleep(left.min(LOOK)) && left > LOOK;
+        let go_on = lab.sleep(left.min(SAMPLE_PERIOD)) && left > SAMPLE_PERIOD;
         let (packets, now) = at_once(&sent);
-        seen.stall = seen.stall.max(count.look(packets, now));
+        seen.stall = seen.stall.max(count.update(packets, now));
         for (same, calls) in inside.iter_mut().zip(calls) {
             let value = calls.0.get();
-            let lasted = same.look(value, now);
+            let lasted = same.update(value, now);
             if value % 2 == 1 {
                 seen.xmit = seen.xmit.max(lasted);
             }
         }
         if !go_on {
-            // Only the last two looks are less than `LOOK` apart.
-            let whole = |time: Duration| if time < LOOK { Duration::ZERO } else { time };
+            // Only the last two samples are less than `SAMPLE_PERIOD` apart.
+            let whole = |time: Duration| if time < SAMPLE_PERIOD { Duration::ZERO } else { time };
             let (stall, xmit) = (whole(seen.stall), whole(seen.xmit));
-            return Seen { packets: packets - first, wall: now - start, stall, xmit };
+            return WatchResult { packets: packets - first, wall: now - start, stall, xmit };
         }
     }
 }
@@ -177,8 +177,8 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut same = Same { value: 7, since: start };
-        let looks = [(1, 7), (2, 8), (3, 8), (9, 8), (10, 9)].map(|(ms, value)| same.look(value, at(ms)));
-        assert_eq!(looks.map(|time| time.as_millis()), [1, 0, 1, 7, 0]);
+        let lasted = [(1, 7), (2, 8), (3, 8), (9, 8), (10, 9)].map(|(ms, value)| same.update(value, at(ms)));
+        assert_eq!(lasted.map(|time| time.as_millis()), [1, 0, 1, 7, 0]);
     }
 
     #[test]
@@ -186,14 +186,14 @@ mod tests {
         let reads = AtomicU64::new(0);
         let value = || {
             if reads.fetch_add(1, Relaxed) < 2 {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(SAMPLE_PERIOD);
             }
             reads.load(Relaxed)
         };
         assert!(at_once(value).0 >= 3);
         // It gives up at last.
         let late = || {
-            std::thread::sleep(LOOK / 5);
+            std::thread::sleep(SAMPLE_PERIOD / 5);
             7
         };
         assert_eq!(at_once(late).0, 7);

@@ -29,7 +29,7 @@ use super::rig::{self, Queue, Rig};
 use super::turns::Turns;
 
 /// The qdisc that the senders use.
-const QDISC: &str = "pfifo";
+const NATIVE_QDISC: &str = "pfifo";
 
 /// The parameters that a simulation of the same work needs.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub struct Same {
 pub const NATIVE: Same = Same {
     priced: [Discipline::Spinlock, Discipline::Combine],
     batch: 32,
-    qdisc: QDISC,
+    qdisc: NATIVE_QDISC,
     bytes: rig::LEN as u32,
     limit: rig::SNDBUF,
     ring: rig::RING,
@@ -121,7 +121,7 @@ fn mean(before: f64, after: f64) -> (f64, f64) {
 fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
     let masks: Vec<_> = cpus.iter().map(|&cpu| CpuMask::from_iter([cpu as usize])).collect();
     let ids = cpus.iter().max().map_or(1, |&cpu| cpu as usize + 1);
-    let rig = Rig::new(discipline, Queue::text(QDISC), cpus.len() as u64, 1);
+    let rig = Rig::new(discipline, Queue::text(NATIVE_QDISC), cpus.len() as u64, 1);
     Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
 }
 
@@ -143,7 +143,7 @@ pub fn path_ns() -> anyhow::Result<[f64; 2]> {
 /// Returns the configurations with a `pfifo`: all disciplines with one sender, and with two if there are two CPUs; and one sender
 /// of the first of `NATIVE.priced` with batches.
 fn plain(threads: std::ops::RangeInclusive<u64>) -> Vec<Rig> {
-    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(QDISC), threads, batch);
+    let rig = |discipline, threads, batch| Rig::new(discipline, Queue::text(NATIVE_QDISC), threads, batch);
     Discipline::ALL
         .iter()
         .flat_map(|&discipline| threads.clone().map(move |threads| rig(discipline, threads, 1)))
@@ -175,7 +175,7 @@ pub fn native(
     let threads = 1..=lab.cpus.len().min(2) as u64;
     let of = |qdisc: &String| through(qdisc).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>();
     let rigs: Vec<(String, Rig)> = match qdiscs {
-        [] => plain(threads.clone()).into_iter().map(|rig| (QDISC.to_owned(), rig)).collect(),
+        [] => plain(threads.clone()).into_iter().map(|rig| (NATIVE_QDISC.to_owned(), rig)).collect(),
         qdiscs => qdiscs.iter().flat_map(of).collect(),
     };
     rigs.iter().try_for_each(|(_, rig)| rig.check())?;

@@ -16,15 +16,15 @@ use super::rig::{LEN, hold, scatter};
 use crate::tree::Tree;
 
 /// How long a sender sleeps at least and at most when no packet is due.
-const STEP: Duration = Duration::from_micros(100);
-const NAP: Duration = Duration::from_millis(10);
+const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// How long a sender that was kept from sending may catch up for, in nanoseconds: some slices of the scheduler.
-const KEPT: Nanos = 20_000_000;
+const CATCH_UP: Nanos = 20_000_000;
 /// Packets of a sender that may be dropped before it yields its CPU. With more senders than CPUs, the owner of the queue
 /// would otherwise wait for a CPU, and the suite would measure the scheduler.
-const PATIENCE: usize = 64;
-/// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of `STEP`.
-const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
+const DROPS_BEFORE_YIELD: usize = 64;
+/// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of `SHORTEST_SLEEP`.
+const SLEEP_SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 
 /// The load that all senders together offer.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +54,9 @@ impl Tokens {
         Self { per_nano: per_second / 1e9, left: 0.0, at: now }
     }
 
-    /// Adds the tokens since the last call; keeps those of [`KEPT`] at most, but at least `least`.
+    /// Adds the tokens since the last call; keeps those of [`CATCH_UP`] at most, but at least `least`.
     fn earn(&mut self, now: Nanos, least: f64) {
-        let most = (self.per_nano * KEPT as f64).max(least);
+        let most = (self.per_nano * CATCH_UP as f64).max(least);
         self.left = (self.left + now.saturating_sub(self.at) as f64 * self.per_nano).min(most);
         self.at = now;
     }
@@ -64,7 +64,8 @@ impl Tokens {
     /// Returns the time until there are `n` tokens.
     fn until(&self, n: f64) -> Duration {
         let nanos = (n - self.left) / self.per_nano;
-        Duration::from_nanos(nanos.clamp(0.0, NAP.as_nanos() as f64) as u64).clamp(STEP, NAP)
+        Duration::from_nanos(nanos.clamp(0.0, LONGEST_SLEEP.as_nanos() as f64) as u64)
+            .clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
     }
 }
 
@@ -79,12 +80,12 @@ pub(super) fn send(
     stop: &Stop,
 ) -> Histogram {
     // If the kernel refuses, sleeps are less exact; the report shows the load that was really offered.
-    let _ = rustix::thread::set_current_timer_slack(SLACK);
+    let _ = rustix::thread::set_current_timer_slack(SLEEP_SLACK);
     let need = part.batch as f64;
     let mut tokens = Tokens::new(open.rate / part.threads as f64, sender.now());
     let (mut list, mut next, mut lost) = (PacketList::new(), part.index as u32, 0);
     while !stop.asked() {
-        // The clock is read only after all packets due at the last look are sent.
+        // The clock is read only after all packets due at the last reading are sent.
         if tokens.left < need {
             tokens.earn(sender.now(), need);
             if tokens.left < need {
@@ -111,7 +112,7 @@ pub(super) fn send(
         if verdict == Verdict::Drop {
             lost += packets;
         }
-        if lost >= PATIENCE {
+        if lost >= DROPS_BEFORE_YIELD {
             lost = 0;
             hold();
         }
@@ -129,15 +130,15 @@ mod tests {
         tokens.earn(8_000, 1.0);
         assert_eq!(tokens.left.round(), 3.0);
         assert_eq!(tokens.until(1003.0).as_micros(), 1000);
-        assert_eq!((tokens.until(3.0), tokens.until(1e9)), (STEP, NAP));
-        tokens.earn(10 * KEPT, 1.0);
-        assert_eq!(tokens.left.round(), KEPT as f64 / 1e3);
+        assert_eq!((tokens.until(3.0), tokens.until(1e9)), (SHORTEST_SLEEP, LONGEST_SLEEP));
+        tokens.earn(10 * CATCH_UP, 1.0);
+        assert_eq!(tokens.left.round(), CATCH_UP as f64 / 1e3);
     }
 
     #[test]
     fn without_a_rate_nothing_is_ever_due() {
         let mut tokens = Tokens::new(0.0, 0);
         tokens.earn(1 << 40, 8.0);
-        assert_eq!((tokens.left, tokens.until(8.0)), (0.0, NAP));
+        assert_eq!((tokens.left, tokens.until(8.0)), (0.0, LONGEST_SLEEP));
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn or_skip<T>(peer: &str, prepared: Result<T, String>) -> Option<T> {
 
 /// Prints on stderr that DPDK has too few lcores.
 pub(super) fn skip_threads(threads: u64) {
-    skip("dpdk", &format!("{threads} threads are more than its {} lcores", dpdk::MOST));
+    skip("dpdk", &format!("{threads} threads are more than its {} lcores", dpdk::MAX_ENQUEUERS));
 }
 
 fn skip(peer: &str, why: &str) {
@@ -80,7 +80,7 @@ fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
                 cases.push(case(Key { qdisc: Some("pfifo".into()), ..key.clone() }, rig));
             }
             let Some(dpdk) = dpdk else { continue };
-            if threads > dpdk::MOST {
+            if threads > dpdk::MAX_ENQUEUERS {
                 skip_threads(threads);
                 continue;
             }

@@ -33,7 +33,8 @@ pub(crate) enum Suite {
 /// The qdiscs that only the laboratory has.
 pub(super) const OWN: [&str; 3] = [crowd::SLOW, AQM, shaper::SHAPER];
 /// The default suites.
-pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
+pub(super) const DEFAULT_SUITES: [Suite; 5] =
+    [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
 const NAMES: [(&str, Suite); 13] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
@@ -80,7 +81,7 @@ impl<'a> Plan<'a> {
     /// Returns the suites, each once, in the order of the command line.
     pub(super) fn suites(&self) -> Vec<Suite> {
         let mut suites: Vec<Suite> = Vec::new();
-        let asked = if self.args.suites.is_empty() { &USUAL[..] } else { &self.args.suites };
+        let asked = if self.args.suites.is_empty() { &DEFAULT_SUITES[..] } else { &self.args.suites };
         for suite in asked {
             if !suites.contains(suite) {
                 suites.push(*suite);

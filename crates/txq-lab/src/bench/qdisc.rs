@@ -1,7 +1,7 @@
 //! Suite `qdisc`: the cost of a qdisc by itself, and beside it DPDK's hierarchical scheduler.
 //!
 //! One thread dequeues a batch of 64-byte packets and enqueues the same packets again. So each flow keeps its queue of
-//! [`EACH`] packets, and the cost is that of one dequeue and one enqueue. A flow is a hash, a priority, or a class where
+//! [`QUEUED_PER_FLOW`] packets, and the cost is that of one dequeue and one enqueue. A flow is a hash, a priority, or a class where
 //! the qdisc has classes. The memory of a flow is the growth of the process when the qdisc is created and filled, without
 //! the packets themselves. It is reported only where there are many flows.
 
@@ -24,11 +24,11 @@ use super::lab::{Lab, pin_to};
 use super::plan::Plan;
 
 /// Packets of each flow that stay queued.
-const EACH: u64 = 2;
+const QUEUED_PER_FLOW: u64 = 2;
 /// Bytes of a packet.
 const LEN: usize = 64;
 /// The fewest flows with which memory per flow is reported: with fewer, unrelated pages outweigh it.
-const MANY: u64 = 1024;
+const MEMORY_FLOWS: u64 = 1024;
 
 /// The packet field that selects a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,10 +64,21 @@ fn subjects() -> Vec<Subject> {
         subject("pfifo", |_| "pfifo".into(), By::Priority, &[1]),
         subject("pfifo_fast", |_| "pfifo_fast".into(), By::Priority, &[1, 16]),
         subject("prio", |_| "handle 1: prio".into(), By::Priority, &[1, 16]),
-        subject("fq", |flows| format!("fq limit {} buckets 4096", flows * EACH + 1000), By::Hash, many),
+        subject(
+            "fq",
+            |flows| format!("fq limit {} buckets 4096", flows * QUEUED_PER_FLOW + 1000),
+            By::Hash,
+            many,
+        ),
         subject(
             "fq_codel",
-            |flows| format!("fq_codel limit {} flows {}", flows * EACH + 1000, flows.clamp(1024, 65_536)),
+            |flows| {
+                format!(
+                    "fq_codel limit {} flows {}",
+                    flows * QUEUED_PER_FLOW + 1000,
+                    flows.clamp(1024, 65_536)
+                )
+            },
             By::Hash,
             &[10, 64, 1024, 4096],
         ),
@@ -160,7 +171,7 @@ fn measure(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample>
 
 fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     let &Filled { ref text, ref classes, leaf, by, flows, batch } = filled;
-    let queued = (flows * EACH).max(batch * 4);
+    let queued = (flows * QUEUED_PER_FLOW).max(batch * 4);
     let buffers = u32::try_from(queued)? + 64;
     let pool = Pool::new(&PoolConfig { buffers, room: LEN, headroom: 0, ..PoolConfig::default() })?;
     let mut cache = pool.cache("qdisc", lab.cpu(0));
@@ -198,7 +209,7 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     let mut sample = Sample::of(moved, start.elapsed(), cpu.used());
     let drops = qdisc.drops().total();
     sample.dropped = Some(drops as f64 / (moved + queued) as f64);
-    sample.bytes_per_flow = memory.filter(|_| flows >= MANY).map(|bytes| bytes as f64 / flows as f64);
+    sample.bytes_per_flow = memory.filter(|_| flows >= MEMORY_FLOWS).map(|bytes| bytes as f64 / flows as f64);
     qdisc.with(&mut Clock::new(), &mut cache, |qdisc, cx| qdisc.reset(cx));
     Ok(sample)
 }

@@ -30,14 +30,14 @@ pub(super) const RATE: &str = "rate";
 /// The rows of txq, their roots, and the commands after those. The rate is 8300 packets of 120 bytes in 8 us.
 const ROOTS: [(&str, &str, &str); 6] = [
     ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb", ""),
-    ("htb_mq", "handle 1: htb_mq default 10", CLASSES),
+    ("htb_mq", "handle 1: htb_mq default 10", BORROWING_CLASS),
     ("cake_mq", "cake_mq bandwidth 1tbit besteffort", ""),
     ("tbf", "tbf rate 1tbit burst 1gb limit 100mb", ""),
-    ("htb", "handle 1: htb default 10", CLASSES),
+    ("htb", "handle 1: htb default 10", BORROWING_CLASS),
     ("mq", "mq", ""),
 ];
 /// A class that borrows nearly all that it sends.
-const CLASSES: &str = "class add parent 1: classid 1:1 htb rate 1tbit burst 1gb cburst 1gb; \
+const BORROWING_CLASS: &str = "class add parent 1: classid 1:1 htb rate 1tbit burst 1gb cburst 1gb; \
     class add parent 1:1 classid 1:10 htb rate 1mbit ceil 1tbit burst 10k cburst 1gb quantum 20000";
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {

@@ -50,7 +50,7 @@ const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 /// How long a sender at its limit sleeps at most, in nanoseconds.
 const REST: Nanos = 5_000_000;
 /// How long a sender waits for room at most before it checks whether to stop, in nanoseconds.
-const PAUSE: Nanos = 100_000_000;
+const LONGEST_ROOM_SLEEP: Nanos = 100_000_000;
 
 /// The queue that the senders use.
 #[derive(Clone)]
@@ -303,7 +303,7 @@ impl Rig {
                 self.outside.spend();
             }
             while self.wait_room
-                && sender.wait_room(Some(sender.now() + PAUSE)) == Room::Full
+                && sender.wait_room(Some(sender.now() + LONGEST_ROOM_SLEEP)) == Room::Full
                 && !stop.asked()
             {}
             let mut verdict = Verdict::Success;

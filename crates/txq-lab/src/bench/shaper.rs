@@ -12,12 +12,12 @@ use super::work::Work;
 /// The name of the qdisc that works for `--work-ns` at each packet's dequeue.
 pub(super) const SHAPER: &str = "shaper";
 /// Packets that it holds: more than senders may have outstanding.
-const LIMIT: usize = 1 << 20;
+const SHAPER_LIMIT: usize = 1 << 20;
 
 /// Returns the shaper.
 pub(super) fn shaper(plan: &Plan<'_>) -> Queue {
     let none = Work::default();
-    Queue::Costly(SHAPER, Cost { enqueue: none, dequeue: plan.work(), drop: none }, LIMIT)
+    Queue::Costly(SHAPER, Cost { enqueue: none, dequeue: plan.work(), drop: none }, SHAPER_LIMIT)
 }
 
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {

@@ -21,7 +21,7 @@ pub use ops::traced;
 
 /// The qdiscs that are measured, and their texts in the words of `--qdisc`: `pfifo` is what the others are compared with. Limits
 /// are so low that a trace reaches them.
-pub const QDISCS: [(&str, &str); 10] = [
+pub const MEASURED_QDISCS: [(&str, &str); 10] = [
     ("pfifo", "pfifo limit 500"),
     ("fq", "fq limit 500"),
     ("fq_codel", "fq_codel limit 500"),
@@ -58,7 +58,7 @@ pub const QDISCS: [(&str, &str); 10] = [
 /// # Errors
 /// When valgrind does not run.
 pub fn states(program: &[&str], mut tell: impl FnMut(&str)) -> anyhow::Result<Vec<State>> {
-    let traced = QDISCS.iter().map(|(name, text)| {
+    let traced = MEASURED_QDISCS.iter().map(|(name, text)| {
         tell(name);
         let program: Vec<String> = program.iter().chain([text]).map(|word| (*word).to_owned()).collect();
         let calls = trace::calls(&program).map_err(refused("valgrind's trace of the qdisc is incomplete"))?;
@@ -66,6 +66,6 @@ pub fn states(program: &[&str], mut tell: impl FnMut(&str)) -> anyhow::Result<Ve
     });
     let traced = traced.collect::<anyhow::Result<Vec<_>>>()?;
     let times = time::times(&traced)?;
-    let all = QDISCS.iter().zip(traced).zip(times);
+    let all = MEASURED_QDISCS.iter().zip(traced).zip(times);
     Ok(all.map(|(((name, _), (_, calls)), times)| lines::state(name, &calls, times)).collect())
 }

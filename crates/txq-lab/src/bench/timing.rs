@@ -31,11 +31,11 @@ pub(super) const TIMING: &str = "timing";
 /// How long a worker spins on the clock by default, in microseconds.
 const SPINS: [u64; 2] = [0, 100];
 /// Time from one packet with a departure time to the next, in nanoseconds.
-const GAP: Nanos = 100_000;
+const DEPARTURE_GAP: Nanos = 100_000;
 /// How long before their departure times packets are handed in, in nanoseconds.
-const AHEAD: Nanos = 5_000_000;
+const HAND_IN_AHEAD: Nanos = 5_000_000;
 /// A shaper's rate, in bits per second, and the bytes of its packets.
-const RATE: f64 = 1e9;
+const SHAPER_RATE: f64 = 1e9;
 const LONG: usize = 1514;
 /// Outstanding packets, at most.
 const LIMIT: u64 = 256;
@@ -144,16 +144,16 @@ fn measure(lab: &Lab, time: Duration, text: &str, of: Of, spin: u64) -> anyhow::
 /// Sends packets with a departure time each, and waits until all have left.
 fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
     let mut sender = dev.sender("sender");
-    let (first, mut sent) = (sender.now() + AHEAD, 0);
+    let (first, mut sent) = (sender.now() + HAND_IN_AHEAD, 0);
     let end = first + time.as_nanos() as Nanos;
     while lab.signals.seen().is_none() {
-        let at = first + sent * GAP;
+        let at = first + sent * DEPARTURE_GAP;
         if at >= end {
             break;
         }
         let now = sender.now();
-        if at > now + AHEAD {
-            thread::sleep(Duration::from_nanos(AHEAD / 2));
+        if at > now + HAND_IN_AHEAD {
+            thread::sleep(Duration::from_nanos(HAND_IN_AHEAD / 2));
             continue;
         }
         let mut packet = sender.packet(&[0; 60])?;
@@ -161,7 +161,7 @@ fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
         let _ = sender.xmit(packet);
         sent += 1;
     }
-    lab.sleep(Duration::from_nanos(2 * AHEAD));
+    lab.sleep(Duration::from_nanos(2 * HAND_IN_AHEAD));
     Ok(sent)
 }
 
@@ -194,7 +194,7 @@ fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::R
     let rate = bytes as f64 * 8.0 / wall.as_secs_f64();
     let share = cpu.cpu.as_secs_f64() / wall.as_secs_f64();
     let sample = Sample::of(bytes / LONG as u64, wall, cpu);
-    Ok(Sample { rate_error: Some(rate / RATE - 1.0), cpu_share: Some(share), ..sample })
+    Ok(Sample { rate_error: Some(rate / SHAPER_RATE - 1.0), cpu_share: Some(share), ..sample })
 }
 
 /// Returns the results of this suite.

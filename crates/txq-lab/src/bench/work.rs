@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// How often the loop's speed is measured; the fastest try counts, because any disturbance makes the loop slower.
-const TRIES: usize = 50;
+const SPEED_TRIES: usize = 50;
 /// Turns of the loop in each try: about 80 us.
 const TURNS: u32 = 1 << 16;
 
@@ -39,7 +39,7 @@ impl Calibration {
             turn(TURNS);
             start.elapsed().as_secs_f64() * 1e9
         };
-        let best = (0..TRIES).map(time).fold(f64::INFINITY, f64::min);
+        let best = (0..SPEED_TRIES).map(time).fold(f64::INFINITY, f64::min);
         Self { turns_per_ns: f64::from(TURNS) / best.max(1.0) }
     }
 

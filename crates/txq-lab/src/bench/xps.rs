@@ -20,12 +20,12 @@ use super::rig::{Queue, Rig};
 const FLOWS: u32 = 64;
 
 /// The crowded rows.
-const CROWD: u64 = 64;
+const CROWD_SENDERS: u64 = 64;
 const CROWD_QDISC: &str = "fq_codel";
 const CROWD_TARGET: Target = Target {
     rate: None,
     ring: 64,
-    txqs: CROWD as u16,
+    txqs: CROWD_SENDERS as u16,
     root: Root::Mq,
     completions: Reapers::Inline,
     steering: Steering::Hash,
@@ -73,7 +73,7 @@ fn crowded(plan: &Plan<'_>, topology: &Topology, cases: &mut Vec<Case>) -> anyho
     let map = XpsMap::auto(topology, CROWD_TARGET.txqs.into())?;
     for discipline in plan.discipline() {
         for (name, xps) in [("xps", Some(&map)), ("hash", None)] {
-            let rig = Rig::new(discipline, Queue::text(CROWD_QDISC), CROWD, CROWD_BATCH);
+            let rig = Rig::new(discipline, Queue::text(CROWD_QDISC), CROWD_SENDERS, CROWD_BATCH);
             let rig = Rig { xps: xps.cloned(), flows: FLOWS, ..rig.through(CROWD_TARGET) };
             let key = Key {
                 suite: "xps",

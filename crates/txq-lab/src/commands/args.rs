@@ -179,7 +179,7 @@ pub(crate) struct ExplainArgs {
 const FIT_EXAMPLES: &str = "\
 Examples:
   txq sim fit p0-pinned
-  txq sim fit p0-unpinned --set milliseconds=5   for a first look
+  txq sim fit p0-unpinned --set milliseconds=5   for a first impression
   txq sim fit p4 --json | jq .value
 
 Of each scenario at most one field is fitted, to one published figure; its [fit] says which. Values are tried by bisection.";

@@ -21,7 +21,7 @@ use sys::CpuTime;
 /// The argument, or the part of one, that the number of packets replaces.
 const NUMBER: &str = "{}";
 /// The least difference of CPU time that is measured, in nanoseconds: the clock of some kernels ticks every 4 ms.
-const LEAST: f64 = 20e6;
+const LEAST_CPU_TIME: f64 = 20e6;
 
 /// Runs the program and prints its cost.
 pub(crate) fn cost(args: &CostArgs) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(crate) fn cost(args: &CostArgs) -> anyhow::Result<()> {
     let spread =
         |of: fn(&[f64; 2]) -> f64| Spread::of(rounds.iter().map(of)).context("there is at least one round");
     let all = spread(|[user, system]| user + system)?;
-    if all.median < LEAST {
+    if all.median < LEAST_CPU_TIME {
         bail!(
             "{packets} packets more take {:.1} ms of CPU time more, too little to measure: use a larger --packets, and check \
              that the program sends {NUMBER} packets",

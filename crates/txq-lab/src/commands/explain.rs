@@ -19,7 +19,7 @@ use super::run;
 use budget::Budget;
 
 /// Rows with less of a packet's time than this are not shown, in nanoseconds.
-const LITTLE: f64 = 0.05;
+const LITTLE_NS: f64 = 0.05;
 /// A comparison does not show values below this part of the larger total.
 const DIFFERENCE: f64 = 0.005;
 /// The name of the time that senders and softirqs spend in no phase.
@@ -76,7 +76,7 @@ fn table(point: &Point<'_>, budget: &Budget) -> String {
         rows.push(budget.row(who, &ledger.total(), whole));
         for phase in Phase::ALL {
             let spent = ledger.of(phase);
-            if budget.each(spent.total()).is_some_and(|ns| ns >= LITTLE) {
+            if budget.each(spent.total()).is_some_and(|ns| ns >= LITTLE_NS) {
                 rows.push(budget.row(&format!("  {}", name(who, phase)), spent, whole));
             }
         }

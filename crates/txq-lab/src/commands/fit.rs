@@ -13,9 +13,9 @@ use super::args::FitArgs;
 use super::points::{self, Job};
 
 /// A figure this near to the wanted one, as a part of it, is good enough.
-const NEAR: f64 = 0.005;
+const FITTED_WITHIN: f64 = 0.005;
 /// Digits of the values that are tried: more would exceed the precision of a simulation.
-const DIGITS: i32 = 3;
+const VALUE_DIGITS: i32 = 3;
 
 /// A tried value, and the resulting figure.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +97,7 @@ fn search(
 ) -> anyhow::Result<Vec<Tried>> {
     let mut tried = run(&[from, to])?;
     let [mut low, mut high] = tried[..] else { return Ok(tried) };
-    let near = |t: Tried| (t.figure - wanted).abs() <= NEAR * wanted.abs();
+    let near = |t: Tried| (t.figure - wanted).abs() <= FITTED_WITHIN * wanted.abs();
     let between = (low.figure - wanted) * (high.figure - wanted) <= 0.0;
     while between && !near(low) && !near(high) {
         let value = middle(low.value, high.value);
@@ -120,9 +120,9 @@ fn search(
 fn middle(low: f64, high: f64) -> f64 {
     let middle = if low > 0.0 { (low * high).sqrt() } else { (low + high) / 2.0 };
     let order = middle.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
-    let unit = 10_f64.powi((order + 1 - DIGITS).abs());
+    let unit = 10_f64.powi((order + 1 - VALUE_DIGITS).abs());
     // Divides by a whole number, so that the decimal digits are exact: 1.23.
-    if order + 1 >= DIGITS { (middle / unit).round() * unit } else { (middle * unit).round() / unit }
+    if order + 1 >= VALUE_DIGITS { (middle / unit).round() * unit } else { (middle * unit).round() / unit }
 }
 
 fn best(tried: &[Tried], wanted: f64) -> Option<Tried> {
@@ -152,7 +152,7 @@ fn text(
     let _ = writeln!(text, "in the file  {file}");
     let _ = writeln!(text, "plausible    {why}");
     let ends = [fit.from, fit.to];
-    if (best.figure / wanted - 1.0).abs() > NEAR && ends.contains(&best.value) {
+    if (best.figure / wanted - 1.0).abs() > FITTED_WITHIN && ends.contains(&best.value) {
         let [from, to] = ends.map(plain);
         let _ = writeln!(text, "no value from {from} to {to} comes nearer: the end of the range was taken");
     }
@@ -195,7 +195,7 @@ mod tests {
             [((|v| 240_000.0 / (v + 100.0)) as fn(f64) -> f64, 41.0), (|v: f64| v.sqrt(), 50.0)]
         {
             let (best, runs) = found((200.0, 20_000.0), wanted, of);
-            assert!((best.figure / wanted - 1.0).abs() <= NEAR && runs <= 12, "{best:?} in {runs}");
+            assert!((best.figure / wanted - 1.0).abs() <= FITTED_WITHIN && runs <= 12, "{best:?} in {runs}");
         }
         let (best, _) = found((0.0, 1000.0), 2.1, |v| 1000.0 / (300.0 + v));
         assert!((best.value - 176.0).abs() < 3.0, "{best:?}");

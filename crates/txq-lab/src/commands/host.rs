@@ -25,7 +25,7 @@ use simulated::{Simulated, Work};
 /// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
 /// How far a simulated time may be from the native one and still count as near, as a part of it.
-const NEAR: f64 = 0.25;
+const HOST_WITHIN: f64 = 0.25;
 /// A measurement during which others had more than this part of the senders' CPUs does not count.
 const TAKEN: f64 = 0.1;
 /// A measurement does not count if the price of code, or with two senders the transfer time of a line, changed by more than
@@ -59,7 +59,7 @@ impl Row {
     }
 
     fn is_near(&self) -> bool {
-        self.deviation().abs() <= NEAR
+        self.deviation().abs() <= HOST_WITHIN
     }
 }
 
@@ -213,7 +213,7 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
         text,
         "\n{near} of {} that were predicted are within {:.0} %.",
         predicted.len(),
-        NEAR * 100.0
+        HOST_WITHIN * 100.0
     );
     if let Some(errors) = Errors::of(predicted.iter().map(|row| row.deviation())) {
         let Errors { mean, median, within_two, .. } = errors;

@@ -15,7 +15,8 @@ use super::spread::Spread;
 use super::words;
 
 /// The figures of a table, in addition to the one that the user asked for.
-const FIGURES: [&str; 5] = ["mpps", "cpu_ns_per_packet", "spinning_percent", "drops_percent", "xmit_mode_ns"];
+const TABLE_FIGURES: [&str; 5] =
+    ["mpps", "cpu_ns_per_packet", "spinning_percent", "drops_percent", "xmit_mode_ns"];
 
 impl Results {
     /// Refuses curves that would be dots.
@@ -28,7 +29,7 @@ impl Results {
 }
 
 /// The size of the drawing.
-const SIZE: Size = Size { width: 860, height: 480, names: 220 };
+const DRAWING_SIZE: Size = Size { width: 860, height: 480, names: 220 };
 
 /// Where results go.
 pub(super) struct Outcome<'a> {
@@ -87,7 +88,7 @@ impl<'a> Outcome<'a> {
         let Some(svg) = self.svg else { return Ok(()) };
         let mut panel = plot(&self.lines, figure);
         panel.title = self.args.title.clone().unwrap_or(panel.title);
-        let drawn = curves(&[panel], SIZE, 1);
+        let drawn = curves(&[panel], DRAWING_SIZE, 1);
         svg.replace(&drawn.map_err(|error| anyhow!("the curves cannot be drawn: {error}"))?)
     }
 }
@@ -186,9 +187,9 @@ fn tables(lines: &[Line], figure: &str) -> String {
 
 /// Writes a row for each point, with the reason where a point could not be run. Values are medians over the seeds.
 fn points(text: &mut String, rows: &[Row<'_>], figure: &str) {
-    let more = (!FIGURES.contains(&figure)).then_some(figure);
+    let more = (!TABLE_FIGURES.contains(&figure)).then_some(figure);
     let known = |name: &&str| rows.iter().any(|row| row.spread(name).is_some());
-    let names: Vec<&str> = FIGURES.into_iter().chain(more).filter(known).collect();
+    let names: Vec<&str> = TABLE_FIGURES.into_iter().chain(more).filter(known).collect();
     let repeated = seeds(rows) > 1;
     let mut heads: Vec<String> = rows[0].values.iter().map(|(path, _)| path.clone()).collect();
     heads.extend(names.iter().map(|name| (*name).to_owned()));

@@ -1,7 +1,7 @@
 //! Names of figures and fields for people, with their units.
 
 /// Figures and their names.
-const FIGURES: &[(&str, &str)] = &[
+const FIGURE_NAMES: &[(&str, &str)] = &[
     ("mpps", "throughput, Mpps"),
     ("mbps", "throughput, Mbit/s"),
     ("ktps", "transactions, thousands a second"),
@@ -23,7 +23,7 @@ const FIGURES: &[(&str, &str)] = &[
 ];
 
 /// Fields of a scenario and their names.
-const FIELDS: &[(&str, &str)] = &[
+const FIELD_NAMES: &[(&str, &str)] = &[
     ("workload.senders", "senders"),
     ("workload.pairs", "pairs"),
     ("workload.threads", "threads"),
@@ -63,12 +63,12 @@ fn of(known: &[(&str, &str)], name: &str) -> String {
 
 /// Returns a figure's name and unit.
 pub(super) fn figure(name: &str) -> String {
-    of(FIGURES, name)
+    of(FIGURE_NAMES, name)
 }
 
 /// Returns a field's name and unit.
 pub(super) fn field(path: &str) -> String {
-    of(FIELDS, path)
+    of(FIELD_NAMES, path)
 }
 
 /// Returns a name without its unit.

@@ -1,7 +1,7 @@
 //! Prefetches into the host's caches the memory that the next event's task needs, while another task runs.
 
 /// Number of stack lines that a task uses when it resumes.
-const LINES: usize = 8;
+const STACK_LINES: usize = 8;
 
 /// The host memory that a suspended task will need.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,5 +34,5 @@ pub(crate) fn fetch_line(key: u64) {
 /// Prefetches the top of a stack.
 #[inline]
 pub(crate) fn fetch_stack(top: usize) {
-    (0..LINES).for_each(|i| fetch(top + 64 * i));
+    (0..STACK_LINES).for_each(|i| fetch(top + 64 * i));
 }

@@ -72,7 +72,7 @@ struct Line {
     number: u32,
 }
 
-const FRESH: Line = Line {
+const FRESH_LINE: Line = Line {
     free_at: 0,
     owner: NONE,
     exclusive: false,
@@ -124,7 +124,7 @@ struct Costs {
 /// (2020), "atomic add", the time of a thread's addition divided by the number of threads. On the mesh of a Graviton 2 that is
 /// 8.5, 8.7, 9.4, 9.4 and 9.4 ns with 2, 4, 6, 8 and 16 threads. On the ring of a Skylake it is 22.0, 23.3 and 24.1 with 2, 3
 /// and 4, on that of an Ice Lake 16.4, 16.4 and 17.4.
-const CROWD: u16 = 4;
+const CROWD_REQUESTS: u16 = 4;
 
 /// Returns a part of a transfer's time, given in 1024ths.
 fn part(time: Picos, part: Picos) -> Picos {
@@ -266,7 +266,7 @@ impl Lines {
                 let Costs { snoop, hold, crowd, .. } = self.costs;
                 let before = part(way, snoop);
                 // The first one in the queue is served; the others wait.
-                let waiting = line.queued.saturating_sub(1).min(CROWD);
+                let waiting = line.queued.saturating_sub(1).min(CROWD_REQUESTS);
                 let way = way + part(way, crowd * Picos::from(waiting));
                 let start = (now + before).max(line.free_at + part(way, hold));
                 if kind != Kind::Store || line.free_at > now {

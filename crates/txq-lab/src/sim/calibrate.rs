@@ -132,7 +132,7 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
         }));
     }
 
-    for (threads, name) in visits::CROWDS {
+    for (threads, name) in visits::CROWD_NAMES {
         if let Some(cpus) = all.get(..threads as usize) {
             probes.push(Probe::new(format!("{threads} CPUs at one number"), move |time, samples| {
                 visits::crowd(cpus, name, time, samples)

@@ -12,7 +12,7 @@ use crate::sim::scenario::{Published, Rule, Scenario, middle};
 pub type Figures = BTreeMap<String, f64>;
 
 /// Maximum relative deviation of a simulated throughput from the published one.
-const WITHIN: f64 = 0.25;
+const MAX_DEVIATION: f64 = 0.25;
 
 /// A published figure and the simulated one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,7 +47,7 @@ impl Row {
         match self.published {
             None => self.holds,
             Some(0.0) => self.simulated == Some(0.0),
-            Some(_) => self.deviation.is_some_and(|deviation| deviation.abs() <= WITHIN),
+            Some(_) => self.deviation.is_some_and(|deviation| deviation.abs() <= MAX_DEVIATION),
         }
     }
 
@@ -115,7 +115,7 @@ fn text(rule: Rule) -> &'static str {
 /// from which [`Rule::Direction`] measures.
 fn holds(rule: Rule, published: f64, simulated: f64, base: Option<(f64, f64)>) -> bool {
     match rule {
-        Rule::Within25 => (simulated / published - 1.0).abs() <= WITHIN,
+        Rule::Within25 => (simulated / published - 1.0).abs() <= MAX_DEVIATION,
         Rule::Order => simulated > 0.0 && (simulated / published).log10().abs() <= 0.5,
         Rule::Direction => base.is_some_and(|(p, s)| (published - p) * (simulated - s) > 0.0),
         Rule::Rises => simulated > 1.0,

@@ -19,12 +19,12 @@ use corosensei::Yielder;
 
 use crate::sim::ahead::Ahead;
 use crate::sim::cache::{Lines, NONE};
+use crate::sim::core_speed::{CoreSpeed, UNIT};
 use crate::sim::footprint::Footprint;
 use crate::sim::lines::Watch;
 use crate::sim::machine::{Machine, Picos, picos};
 use crate::sim::moves::Known;
 use crate::sim::os::{Cpu, OsCosts, State, Thread};
-use crate::sim::pace::{Pace, UNIT};
 use crate::sim::prices::PriceList;
 use crate::sim::queue::{Event, Queue, Target};
 use crate::sim::sequence::Sequences;
@@ -99,10 +99,10 @@ pub(crate) struct Engine {
     pub(crate) window: Picos,
     /// The time between two hits that do not wait for each other.
     pub(crate) gap: Picos,
-    /// The time after which a waiter looks again, at least 1.
+    /// The time after which a waiter loads the value again, at least 1.
     pub(crate) pause: Picos,
     /// How fast cores work.
-    pub(crate) pace: Pace,
+    pub(crate) pace: CoreSpeed,
     /// Factor on the time of the running task's work, in parts of [`UNIT`], as it was when the task got its turn.
     pub(crate) slowness: Picos,
     pub(crate) sequences: Sequences,
@@ -155,7 +155,7 @@ impl Engine {
             loads: machine.line.loads,
             window: picos(machine.core.window),
             pause: picos(machine.core.pause).max(1),
-            pace: Pace::new(&machine.core, lines.topology()),
+            pace: CoreSpeed::new(&machine.core, lines.topology()),
             slowness: UNIT,
             lines,
             sequences: Sequences::new(cpus, machine.line.ahead),
@@ -255,7 +255,7 @@ unsafe fn sync_slow(e: *mut Engine) {
                 // SAFETY: as the caller promises.
                 unsafe { switch(e) };
             } else {
-                eng.look();
+                eng.set_horizon();
             }
         } else if eng.now >= eng.queue.first() {
             let now = eng.now;
@@ -269,7 +269,7 @@ unsafe fn sync_slow(e: *mut Engine) {
                 return;
             }
         } else {
-            return eng.look();
+            return eng.set_horizon();
         }
     }
 }
@@ -362,7 +362,7 @@ pub(crate) unsafe fn finish(e: *mut Engine) {
     }
 }
 
-/// Returns a number that looks random (SplitMix64).
+/// Returns a pseudorandom number (SplitMix64).
 pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;

@@ -28,7 +28,7 @@ pub struct Footprint {
 }
 
 /// Maximum of each number.
-pub const MOST: u32 = 1 << keys::LINES;
+pub const MAX_LINES: u32 = 1 << keys::LINES_LOG2;
 
 impl Default for Footprint {
     /// Returns the numbers of txq's own structures.

@@ -21,11 +21,11 @@ const OBJECT: u64 = 0b10 << 62;
 const FLOW: u64 = 0b11 << 62;
 const SENDER: u64 = 0b01 << 62;
 /// Number of lines that a flow and a sender may have, as a power of two.
-pub(crate) const LINES: u32 = 4;
+pub(crate) const LINES_LOG2: u32 = 4;
 /// The same of an object.
 const OBJECT_LINES: u32 = 6;
 /// Number of flows of a qdisc, as a power of two.
-const FLOWS: u32 = 14;
+const FLOWS_LOG2: u32 = 14;
 
 /// Returns the keys of an object's lines, whatever lies beside it. They hold the whole address: it has 47 bits, and there is
 /// room for 56.
@@ -36,18 +36,19 @@ pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
 
 /// Returns the keys of a flow's lines in a qdisc.
 pub(crate) fn flow<T: ?Sized>(qdisc: &T, flow: u32, lines: u32) -> Range<u64> {
-    let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) >> LINES;
-    many(FLOW | (qdisc << FLOWS | u64::from(flow) & ((1 << FLOWS) - 1)) << LINES, lines)
+    let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) >> LINES_LOG2;
+    many(FLOW | (qdisc << FLOWS_LOG2 | u64::from(flow) & ((1 << FLOWS_LOG2) - 1)) << LINES_LOG2, lines)
 }
 
 /// Returns the key of a line of a qdisc's flows and tables, whichever flow it belongs to.
 pub(crate) fn of_qdisc<T: ?Sized>(qdisc: &T, number: u64) -> u64 {
-    flow(qdisc, (number >> LINES) as u32 | 1 << (FLOWS - 1), 1).start | number & ((1 << LINES) - 1)
+    flow(qdisc, (number >> LINES_LOG2) as u32 | 1 << (FLOWS_LOG2 - 1), 1).start
+        | number & ((1 << LINES_LOG2) - 1)
 }
 
 /// Returns the keys of a sender's lines.
 pub(crate) fn sender(flow: u32, lines: u32) -> Range<u64> {
-    many(SENDER | u64::from(flow) << LINES, lines)
+    many(SENDER | u64::from(flow) << LINES_LOG2, lines)
 }
 
 /// Returns the keys of the lines from an address of this program on.

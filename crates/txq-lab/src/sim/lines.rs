@@ -54,7 +54,7 @@ type Uses = [Use; Phase::ALL.len()];
 
 /// A line that was used.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LineState {
     kind: Kind,
     /// Whether it was used since counting began.
     counts: bool,
@@ -63,7 +63,7 @@ struct Seen {
     busy: Picos,
 }
 
-const UNSEEN: Seen = Seen { kind: Kind::NONE, counts: false, until: 0, busy: 0 };
+const UNSEEN: LineState = LineState { kind: Kind::NONE, counts: false, until: 0, busy: 0 };
 
 /// The state of counting.
 pub(crate) struct Watch {
@@ -71,7 +71,7 @@ pub(crate) struct Watch {
     from: Picos,
     uses: Vec<Uses>,
     /// By line number.
-    lines: Vec<Seen>,
+    lines: Vec<LineState>,
     /// The kind that each task used last, stacks excluded.
     last: Vec<Kind>,
 }
@@ -83,7 +83,7 @@ impl Watch {
         Self { names, from, uses, lines: Vec::new(), last: vec![Kind::NONE; tasks] }
     }
 
-    fn seen(&mut self, key: u64, line: u32, phase: Phase) -> &mut Seen {
+    fn seen(&mut self, key: u64, line: u32, phase: Phase) -> &mut LineState {
         let line = line as usize;
         if line >= self.lines.len() {
             self.lines.resize(line + 1, UNSEEN);

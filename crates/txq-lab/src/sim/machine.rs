@@ -236,7 +236,7 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// A PAUSE instruction, in nanoseconds. A waiter looks again after each.
+    /// A PAUSE instruction, in nanoseconds. A waiter loads the value again after each.
     pub pause: f64,
     /// Factor on the time of a thread's work while the core's other thread works, too.
     pub shared: f64,

@@ -322,7 +322,7 @@ impl Engine {
             return self.rejoin(task, now);
         }
         thread.state = State::Running;
-        // It looks again when its PAUSE is over.
+        // The task loads the value again when its PAUSE is over.
         let waited = now.saturating_sub(thread.clock);
         let (cpu, at) = (thread.cpu, thread.clock + waited.next_multiple_of(self.pause));
         thread.due_at = at;

@@ -41,11 +41,11 @@ pub(crate) enum Target {
 /// Time, number and target in one integer that compares as events do.
 type Key = u128;
 /// Greater than every event's key.
-const LAST: Key = Key::MAX;
-const TARGET: u32 = 24;
-const INDEX: u32 = 22;
+const LAST_KEY: Key = Key::MAX;
+const TARGET_BITS: u32 = 24;
+const INDEX_BITS: u32 = 22;
 /// The index of no task.
-const STOP: u32 = (1 << INDEX) - 1;
+const STOP: u32 = (1 << INDEX_BITS) - 1;
 
 fn key(event: Event) -> Key {
     let (kind, index) = match event.target {
@@ -55,20 +55,20 @@ fn key(event: Event) -> Key {
         Target::Wake(i) => (3, i),
         Target::Stop => (3, STOP),
     };
-    u128::from(event.at) << 64 | u128::from(event.seq << TARGET | kind << INDEX | u64::from(index))
+    u128::from(event.at) << 64 | u128::from(event.seq << TARGET_BITS | kind << INDEX_BITS | u64::from(index))
 }
 
 fn event(key: Key) -> Event {
     let low = key as u64;
-    let index = (low & ((1 << INDEX) - 1)) as u32;
-    let target = match low >> INDEX & 3 {
+    let index = (low & ((1 << INDEX_BITS) - 1)) as u32;
+    let target = match low >> INDEX_BITS & 3 {
         0 => Target::Task(index),
         1 => Target::Tick(index),
         2 => Target::Move(index),
         _ if index == STOP => Target::Stop,
         _ => Target::Wake(index),
     };
-    Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
+    Event { at: (key >> 64) as u64, seq: low >> TARGET_BITS, target }
 }
 
 /// Returns the time of an event.
@@ -78,7 +78,7 @@ fn at(key: Key) -> Picos {
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The earliest event; [`LAST`] when there is none.
+    /// The earliest event; [`LAST_KEY`] when there is none.
     first: Key,
     wheel: Wheel,
     heap: Heap,
@@ -87,7 +87,7 @@ pub(crate) struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { first: LAST, wheel: Wheel::new(), heap: Heap::default(), seq: 0 }
+        Self { first: LAST_KEY, wheel: Wheel::new(), heap: Heap::default(), seq: 0 }
     }
 }
 
@@ -102,7 +102,7 @@ impl Queue {
     #[inline]
     pub(crate) fn first_task(&self) -> Option<u32> {
         let low = self.first as u64;
-        (low >> INDEX & 3 == 0).then_some((low & ((1 << INDEX) - 1)) as u32)
+        (low >> INDEX_BITS & 3 == 0).then_some((low & ((1 << INDEX_BITS) - 1)) as u32)
     }
 
     /// Inserts an event; returns its sequence number.
@@ -119,14 +119,14 @@ impl Queue {
 
     /// Returns whether there are no events.
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == LAST
+        self.first == LAST_KEY
     }
 
     /// Takes the earliest event.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Event> {
         let first = self.first;
-        if first == LAST {
+        if first == LAST_KEY {
             return None;
         }
         if self.wheel.first() == first {

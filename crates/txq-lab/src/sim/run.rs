@@ -30,7 +30,7 @@ use cpus::{divide, irq_cpu, nodes, xps};
 /// Picoseconds in a millisecond.
 const MS: f64 = 1e9;
 /// How many times during a measurement the runnable tasks are counted.
-const SAMPLES: u64 = 64;
+const RUNNABLE_SAMPLES: u64 = 64;
 /// About how often a thread that is not pinned moves to another CPU, by load balancing and by wake-ups elsewhere.
 const REHOME: Picos = 4_000_000_000;
 
@@ -106,7 +106,7 @@ pub fn is_recorded(figure: &str) -> bool {
 /// # Panics
 /// As [`measure`].
 pub fn run(setup: &Setup) -> Result<Report, RunError> {
-    twice(setup, Look::Not)
+    twice(setup, Recording::Off)
 }
 
 /// Like [`run`], and also counts the cost of cache lines. That takes more host time but changes no figure.
@@ -117,21 +117,22 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
 /// # Panics
 /// As [`measure`].
 pub fn explain(setup: &Setup) -> Result<Report, RunError> {
-    twice(setup, Look::AtLines)
+    twice(setup, Recording::CacheLines)
 }
 
-/// What a run records besides the figures.
+/// The events that a run records besides the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    Not,
+enum Recording {
+    Off,
     /// The data plane records lock waits.
-    AtWaits,
-    AtLines,
+    LockWaits,
+    /// The simulator records the cost of cache lines.
+    CacheLines,
 }
 
-fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
-    let recorded = once(setup, Look::AtWaits)?;
-    let plain = once(setup, look)?;
+fn twice(setup: &Setup, recording: Recording) -> Result<Report, RunError> {
+    let recorded = once(setup, Recording::LockWaits)?;
+    let plain = once(setup, recording)?;
     let mut figures = recorded.figures;
     figures.retain(|name, _| is_recorded(name));
     figures.extend(
@@ -148,10 +149,10 @@ fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
 /// # Panics
 /// When packets were lost: then the data plane has an error.
 pub fn measure(setup: &Setup) -> Result<Report, RunError> {
-    once(setup, Look::Not)
+    once(setup, Recording::Off)
 }
 
-fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
+fn once(setup: &Setup, recording: Recording) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let load = Load::of(setup).map_err(|e| failed(&e))?;
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?.scaled(setup.scale);
@@ -163,7 +164,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     world.ticket_locks(setup.ticket_locks);
-    if look == Look::AtLines {
+    if recording == Recording::CacheLines {
         world.name_lines();
     }
     if !setup.workload.is_pinned() {
@@ -183,7 +184,8 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let counts = || shares.as_ref().map(Shares::peer);
     card.peer = answers.as_ref().map(workload::Answers::peer).or_else(counts);
     let dev = Rc::new(
-        build(setup, &load, card, &machine.topology, &own, look == Look::AtWaits).map_err(|e| failed(&e))?,
+        build(setup, &load, card, &machine.topology, &own, recording == Recording::LockWaits)
+            .map_err(|e| failed(&e))?,
     );
     for txq in 0..device.txqs {
         // In a program, any CPU that has time runs the queue on.
@@ -204,14 +206,14 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     workload::spawn(setup, &load, &own, &mut world, (&dev, &times), &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
-    if look == Look::AtLines {
+    if recording == Recording::CacheLines {
         world.watch_lines(begin);
     }
     world.advance(begin);
     let before = read(&mut world, &dev, (&sent, &done, shares.as_ref()), begin);
     let mut runnable = 0;
-    for sample in 1..=SAMPLES {
-        world.advance(begin + (end - begin) * sample / SAMPLES);
+    for sample in 1..=RUNNABLE_SAMPLES {
+        world.advance(begin + (end - begin) * sample / RUNNABLE_SAMPLES);
         runnable += world.runnable();
     }
     let after = read(&mut world, &dev, (&sent, &done, shares.as_ref()), end);
@@ -255,7 +257,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         done: after.done - before.done,
         late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         shares: after.shares.iter().zip(&before.shares).map(|(to, from)| (to.0, to.1 - from.1)).collect(),
-        runnable: runnable as f64 / SAMPLES as f64,
+        runnable: runnable as f64 / RUNNABLE_SAMPLES as f64,
         pool: setup.path.pool,
         senders: setup.workload.senders(),
         times,

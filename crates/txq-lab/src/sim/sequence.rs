@@ -16,9 +16,9 @@ use std::ops::Range;
 use crate::sim::machine::Picos;
 
 /// The longest distance of two accesses that a prefetcher follows, in lines.
-const FAR: u64 = 4;
+const FARTHEST: u64 = 4;
 /// Bytes of a line, as a power of two.
-const LINE: u32 = 6;
+const LINE_LOG2: u32 = 6;
 
 thread_local! {
     /// The arrays of the world that this thread builds.
@@ -28,7 +28,8 @@ thread_local! {
 /// Announces an array.
 pub(crate) fn array<T>(at: &[T]) {
     let bytes = at.as_ptr_range();
-    let (from, to) = (bytes.start.addr() as u64 >> LINE, (bytes.end.addr() as u64).div_ceil(1 << LINE));
+    let (from, to) =
+        (bytes.start.addr() as u64 >> LINE_LOG2, (bytes.end.addr() as u64).div_ceil(1 << LINE_LOG2));
     if from < to {
         ARRAYS.with_borrow_mut(|arrays| arrays.push(from..to));
     }
@@ -118,7 +119,7 @@ impl Way {
         let goes_on = step == self.step;
         self.last = key;
         if !goes_on {
-            (self.step, self.next) = (if step <= FAR { step } else { 0 }, key.saturating_add(step));
+            (self.step, self.next) = (if step <= FARTHEST { step } else { 0 }, key.saturating_add(step));
             self.flight.retain(|(line, _)| *line == key);
             return none;
         }

@@ -6,7 +6,7 @@ use crate::sim::machine::Picos;
 use crate::sim::queue::Target;
 
 /// How far [`work`] may move a task's clock ahead of the next event.
-const AHEAD: Picos = 10_000_000;
+const WORK_AHEAD: Picos = 10_000_000;
 
 fn here() -> *mut Engine {
     let e = engine();
@@ -33,7 +33,7 @@ pub fn work(time: Picos) {
         }
         (*e).spend(time);
         // Private work concerns no other task, but a task that only works must not run away from the world.
-        if (*e).now > (*e).horizon.saturating_add(AHEAD) {
+        if (*e).now > (*e).horizon.saturating_add(WORK_AHEAD) {
             sync(e);
         }
     }
@@ -69,7 +69,7 @@ pub fn cpu() -> u32 {
     unsafe { (*here()).cpu }
 }
 
-/// Returns a number that looks random. Each task has its own sequence, seeded by the world's seed and the task's number.
+/// Returns a pseudorandom number. Each task has its own sequence, seeded by the world's seed and the task's number.
 pub fn random() -> u64 {
     // SAFETY: as in `work`.
     unsafe { next_random(&mut (*here()).me().random) }

@@ -8,11 +8,11 @@ use std::cell::{Cell, RefCell};
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
 /// Bytes of a task's stack. The host allocates only the pages that the task touches.
-const SIZE: usize = 256 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 /// Bytes of a line of the host.
-const LINE: usize = 64;
+const HOST_LINE: usize = 64;
 /// Number of places where a stack may begin: the lines of a page.
-const PLACES: usize = 64;
+const STACK_PLACES: usize = 64;
 
 thread_local! {
     /// Stacks of ended tasks, for reuse.
@@ -24,7 +24,7 @@ thread_local! {
 /// A task's stack.
 pub(crate) struct TaskStack {
     inner: DefaultStack,
-    /// Bytes between the memory's end and the stack's beginning, a multiple of [`LINE`].
+    /// Bytes between the memory's end and the stack's beginning, a multiple of [`HOST_LINE`].
     skipped: usize,
 }
 
@@ -36,9 +36,9 @@ impl TaskStack {
     pub(crate) fn take() -> Self {
         UNUSED.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let number = CREATED.replace(CREATED.get() + 1);
-            let inner = DefaultStack::new(SIZE + PLACES * LINE);
+            let inner = DefaultStack::new(STACK_BYTES + STACK_PLACES * HOST_LINE);
             let inner = inner.unwrap_or_else(|e| panic!("no memory for a task's stack: {e}"));
-            Self { inner, skipped: number % PLACES * LINE }
+            Self { inner, skipped: number % STACK_PLACES * HOST_LINE }
         })
     }
 
@@ -48,7 +48,7 @@ impl TaskStack {
     }
 }
 
-// SAFETY: the memory is that of `inner`, with its guard page. At most `PLACES * LINE` bytes of it are skipped, so more than
+// SAFETY: the memory is that of `inner`, with its guard page. At most `STACK_PLACES * HOST_LINE` bytes of it are skipped, so more than
 // the required minimum is left, and the base keeps its alignment.
 unsafe impl Stack for TaskStack {
     fn base(&self) -> StackPointer {

@@ -154,7 +154,7 @@ impl Load {
 pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     match setup.workload {
         Workload::TcpRr { pairs, private, round_trip_us, .. } => {
-            Some(Answers::new(pairs, cpus, private * rr::ANSWER, round_trip_us * 1e3))
+            Some(Answers::new(pairs, cpus, private * rr::ANSWER_PART, round_trip_us * 1e3))
         }
         _ => None,
     }

@@ -22,9 +22,9 @@ use crate::sim::sequence;
 use crate::sim::stack::TaskStack;
 use crate::sim::stores::Stores;
 
-/// Limits on the tasks' ending after the world's time is over: the number of events ([`ENDING`]) and the time ([`END`]).
+/// Limits on the tasks' ending after the world's time is over: the number of events ([`ENDING`]) and the time ([`LONGEST_END`]).
 const ENDING: u64 = 20_000_000;
-const END: Picos = 200_000_000_000;
+const LONGEST_END: Picos = 200_000_000_000;
 
 type Coro = Coroutine<(), (), (), TaskStack>;
 
@@ -98,7 +98,7 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a machine without tasks. `seed` seeds every number that looks random.
+    /// Creates a machine without tasks. `seed` seeds every pseudorandom number.
     pub fn new(machine: &Machine, seed: u64) -> Self {
         arch::begin(seed);
         lines::forget();
@@ -226,7 +226,7 @@ impl World {
             for task in 0..eng.tasks.len() as u32 {
                 eng.wake_up(task, now);
             }
-            self.go(e, now + END, ENDING);
+            self.go(e, now + LONGEST_END, ENDING);
         }
         drop(entered);
         arch::end(now);

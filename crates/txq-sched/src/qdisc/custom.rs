@@ -64,11 +64,11 @@ pub fn register(name: &'static str, build: BuildFn) -> Result<(), RegisterError>
 pub struct Custom(pub Box<dyn Qdisc>);
 
 /// The classes of a qdisc that said that it has classes.
-const CLASSES: &str = "a qdisc has classes always or never";
+const HAS_CLASSES: &str = "a qdisc has classes always or never";
 
 impl Custom {
     fn with_classes(&mut self) -> &mut dyn Classes {
-        self.0.classes().expect(CLASSES)
+        self.0.classes().expect(HAS_CLASSES)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::tc::ParseError;
 pub(super) type Copied<'f> = dyn FnMut(&mut PacketList, &mut DropCounts) + 'f;
 
 /// The buffers of a scheduler's first pool, if it may hold as many.
-const FIRST: u32 = 65_536;
+const FIRST_POOL_BUFFERS: u32 = 65_536;
 
 /// The length of an IPv4 header without options.
 const BARE: usize = 20;
@@ -48,7 +48,7 @@ impl Tree {
         let header = config.header.min(u16::MAX.into());
         let most = config.packets;
         // A number that is out of range is refused as that of a pool.
-        let buffers = if most > i32::MAX as u32 { most } else { most.min(FIRST) };
+        let buffers = if most > i32::MAX as u32 { most } else { most.min(FIRST_POOL_BUFFERS) };
         let cache = stock(buffers, header)?;
         let (others, out) = (Vec::new(), PacketList::new());
         Ok(Self { packets, cache, others, buffers, most, out, waits: false, header })

@@ -10,7 +10,7 @@ use super::lex::Words;
 use super::units::Micros;
 
 /// The shortest interval, in microseconds. The others are 2 to 32 times as long.
-const SHORTEST: u32 = 250_000;
+const SHORTEST_INTERVAL: u32 = 250_000;
 
 /// The options of an estimator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Estimator {
         }
         let interval = time(text, "interval")?;
         let average = time(words.value("estimator")?, "time constant")?;
-        let interval_log = (0..6).find(|log| interval.0 <= SHORTEST << log);
+        let interval_log = (0..6).find(|log| interval.0 <= SHORTEST_INTERVAL << log);
         let is_longer = |log: &u32| {
             let kept = 1.0 - 0.5f64.powi(*log as i32);
             f64::from(interval.0) / -kept.ln() > average.0.into()
@@ -55,7 +55,7 @@ impl Estimator {
 
     /// Returns the interval.
     pub fn interval(&self) -> Duration {
-        Duration::from_micros(u64::from(SHORTEST) << self.interval_log)
+        Duration::from_micros(u64::from(SHORTEST_INTERVAL) << self.interval_log)
     }
 
     /// Returns the weight of one interval in the average.

@@ -9,12 +9,12 @@ use super::lex::{Words, radix_number};
 use super::options::{Options, Style};
 
 /// The `mtu` and `tsize` that are not given.
-const MTU: u32 = 2047;
+const STAB_MTU: u32 = 2047;
 const TSIZE: u32 = 512;
 /// The largest table that a command can carry.
 const MAX_TSIZE: u32 = 32_700;
 /// Bytes of an ATM cell, and of its payload.
-const CELL: u64 = 53;
+const ATM_CELL: u64 = 53;
 const PAYLOAD: u64 = 48;
 
 /// tc accepts any beginning of these words, and takes the first one that it may be.
@@ -76,7 +76,7 @@ impl Stab {
             (self.mtu, self.tsize) = (0, 0);
             return Ok(self);
         }
-        self.mtu = if self.mtu == 0 { MTU } else { self.mtu };
+        self.mtu = if self.mtu == 0 { STAB_MTU } else { self.mtu };
         self.tsize = if self.tsize == 0 { TSIZE } else { self.tsize };
         if self.tsize > MAX_TSIZE {
             let error = ParseError::new("Error: Size table data attribute is missing.");
@@ -95,7 +95,7 @@ impl Stab {
             }
             let size = |slot: u64| {
                 let size = ((slot + 1) << cell_log).max(self.mpu.into());
-                if self.atm == Some(true) { size.div_ceil(PAYLOAD) * CELL } else { size }
+                if self.atm == Some(true) { size.div_ceil(PAYLOAD) * ATM_CELL } else { size }
             };
             while size(tsize - 1) >> size_log > u64::from(u16::MAX) {
                 size_log += 1;

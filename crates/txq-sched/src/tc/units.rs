@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that is not a rate, a size or a time. The message says which, and what a valid one looks like.
+/// A text that is not a rate, a size or a time. The message names it and shows a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {what}: {remedy}")]
 pub struct UnitError {
@@ -20,7 +20,7 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    /// Returns what a valid value looks like, without the invalid text.
+    /// Returns the description of a valid value, without the invalid text.
     pub fn remedy(&self) -> &'static str {
         self.remedy
     }

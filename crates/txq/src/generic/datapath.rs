@@ -40,7 +40,7 @@ pub(crate) use access::CoreAccess;
 pub(crate) use ctx::{Ctx, Errand};
 pub(crate) use gate::Gate;
 pub(crate) use in_hand::InHand;
-pub(crate) use lease::{Lease, Pace, Usage};
+pub(crate) use lease::{Lease, SendWindows, Usage};
 pub(crate) use owners::OwnerRecord;
 pub(crate) use room::Asked;
 pub(crate) use root::Root;
@@ -142,7 +142,7 @@ impl<A: Arch> Datapath<A> {
         f()
     }
 
-    /// Makes the owner of a queue look at it again, or the thread that is about to own it; if there is none, a worker
+    /// Makes the owner of a queue check it again, or the thread that is about to own it; without either, a worker runs it
     /// (`__netif_schedule`).
     pub(crate) fn schedule(&self, root: usize) {
         if !self.roots[root].discipline.try_notify_owner() {
@@ -165,7 +165,7 @@ impl<A: Arch> Datapath<A> {
         self.sched_of_root(root).run_at(root, at);
     }
 
-    /// Wakes the senders that wait for room, because their queue was replaced or emptied: they look again.
+    /// Wakes the senders that wait for room, because their queue was replaced or emptied: they check again.
     pub(crate) fn reset_fill(&self, down: bool) {
         self.roots.iter().for_each(|root| root.fill.reset(down));
     }

@@ -156,7 +156,7 @@ impl<A: Arch> NetDev<A> {
     /// the queues have sent the same packets and bytes as the txqs.
     #[inline(never)]
     pub fn audit(&self) -> Result<DeviceStats, AuditError> {
-        // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
+        // A sender counts a packet shortly before a queue does, so for a moment the sums of a seemingly idle device may
         // differ. A real error stays through all tries.
         for _ in 0..1000 {
             let rows = self.shared.senders.rows();

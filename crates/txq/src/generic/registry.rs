@@ -16,7 +16,7 @@ mod counters;
 pub(crate) use counters::SenderCounters;
 
 /// The maximum number of rows kept of senders that are gone. Older rows are added up in one.
-const GONE: usize = 256;
+const MAX_GONE_ROWS: usize = 256;
 
 /// All senders that the device has had.
 struct Senders<A: Arch> {
@@ -28,7 +28,7 @@ struct Senders<A: Arch> {
     /// Packets that gone senders had handed in, and how long their calls took.
     gone_submitted: u64,
     gone_times: Log2,
-    /// The sum of the rows of gone senders beyond [`GONE`].
+    /// The sum of the rows of gone senders beyond [`MAX_GONE_ROWS`].
     earlier: Option<SenderStats>,
 }
 
@@ -81,7 +81,7 @@ impl<A: Arch> Senders<A> {
         let Some(counters) = self.alive.remove(&serial) else { return };
         self.gone_submitted += counters.submitted();
         counters.add_times(&mut self.gone_times);
-        if self.gone.len() == GONE {
+        if self.gone.len() == MAX_GONE_ROWS {
             self.settle_gone();
             // One without packets on their way, if there is one: nothing changes the sum later.
             let first = self.gone.iter().position(|gone| gone.counters.is_none()).unwrap_or(0);
@@ -131,11 +131,11 @@ impl<A: Arch> Registry<A> {
         self.0.with(|held| held.data().leave(serial));
     }
 
-    /// Wakes the senders that wait for credit or for a buffer, after the device has gone down or has ended: they look at the
+    /// Wakes the senders that wait for credit or for a buffer, after the device has gone down or has ended: they check the
     /// device.
-    pub(crate) fn wake_to_look(&self) {
+    pub(crate) fn wake_to_recheck(&self) {
         let alive: Vec<_> = self.0.with(|held| held.data().alive.values().cloned().collect());
-        alive.iter().for_each(|counters| counters.wake_to_look());
+        alive.iter().for_each(|counters| counters.wake_to_recheck());
     }
 
     /// Creates a stock of buffers. It may get the home of a sender that is gone, whose row is updated for the last time then.

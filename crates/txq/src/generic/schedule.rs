@@ -14,11 +14,11 @@ use txq_core::sync::bits::Bits;
 use txq_core::sync::spinlock::SpinLock;
 use txq_core::sync::timers::Timers;
 
-/// No look of the worker is held back.
+/// The worker holds no poll back.
 const CALM: u32 = 0;
-/// The worker holds a look back until its time, at a device that was empty or whose senders reap.
+/// The worker holds a poll back until its time: the device was empty, or its senders reap.
 const HELD: u32 = 1;
-/// A txq has stopped, or a sender lacks a buffer or credit, while the worker holds a look back.
+/// A txq has stopped, or a sender lacks a buffer or credit, while the worker holds a poll back.
 const HURRY: u32 = 2;
 
 /// A program's function that makes it poll its worker.
@@ -30,15 +30,15 @@ pub(crate) struct Schedule<A: Arch> {
     /// Queues to run, by the number of their root. Any thread sets a bit, the worker takes all; each operation is AcqRel
     /// ([`Bits`]).
     run: Bits<A>,
-    /// Txqs to reap, set and taken as the bits of `run` are. The worker also sets the bit of a txq that it looks at later by
-    /// itself, and takes no bits before it makes the first of these looks. A sender that finds a bit in the word does not wake
-    /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `LONGEST_POLL_WAIT` at most
-    /// (`worker/looks.rs`).
+    /// Txqs to reap, set and taken as the bits of `run` are. The worker also sets the bit of a txq that it will poll
+    /// unasked, and takes no bits before the first of these polls. A sender that finds a bit in the word does not wake the
+    /// worker. So a txq whose device gets its first packets meanwhile waits for that poll, for half of `LONGEST_POLL_WAIT` at
+    /// most (`worker/moderation.rs`).
     reap: Bits<A>,
-    /// [`CALM`], [`HELD`] or [`HURRY`]. The worker swaps in `CALM` before it looks (Acquire), and moves `CALM` to `HELD`
-    /// (Relaxed) when it holds a look back. The owner of a queue whose txq has stopped, and a sender that lacks a buffer or
-    /// credit, swap in `HURRY` (Release), so that the look finds the txq stopped, and notify a worker that had stored `HELD`.
-    /// They leave a `HURRY` that they find; a worker that takes it at that moment may miss them, and looks at its own time.
+    /// [`CALM`], [`HELD`] or [`HURRY`]. The worker swaps in `CALM` before it polls (Acquire), and moves `CALM` to `HELD`
+    /// (Relaxed) when it holds a poll back. The owner of a queue whose txq has stopped, and a sender that lacks a buffer or
+    /// credit, swap in `HURRY` (Release), so that the poll finds the txq stopped, and notify a worker that had stored `HELD`.
+    /// They leave a `HURRY` that they find; a worker that takes it at that moment may miss them, and polls when its wait is over.
     held: A::AtomicU32,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
@@ -86,26 +86,26 @@ impl<A: Arch> Schedule<A> {
         }
     }
 
-    /// Adds a txq that the worker, which calls this, looks at later by itself, so that no sender wakes it meanwhile.
+    /// Adds a txq that the calling worker will poll unasked, so that no sender wakes the worker meanwhile.
     pub(crate) fn hold_reap(&self, txq: u16) {
         let _ = self.reap.set(txq.into());
     }
 
-    /// Notes that the worker, which calls this, holds a look back. Returns false if it must not: there was a
-    /// [`hurry`](Schedule::hurry) since it looked.
+    /// Notes that the calling worker holds a poll back. Returns false if the worker must poll at once: there was a
+    /// [`hurry`](Schedule::hurry) since its last poll.
     pub(crate) fn hold(&self) -> bool {
         self.held.compare_exchange(CALM, HELD, Relaxed, Relaxed).is_ok()
     }
 
-    /// Ends the waits of looks that the worker holds back: a txq has stopped, or a sender lacks a buffer or credit. A worker that
-    /// is awake makes its next look at once in place of holding it back.
+    /// Ends the waits of polls that the worker holds back: a txq has stopped, or a sender lacks a buffer or credit. A worker that
+    /// is awake makes its next poll at once instead of holding it back.
     pub(crate) fn hurry(&self) {
         if self.held.load(Relaxed) != HURRY && self.held.swap(HURRY, Release) == HELD {
             self.notify();
         }
     }
 
-    /// Returns whether there was a [`hurry`](Schedule::hurry) since the last call. The worker calls it before it looks.
+    /// Returns whether there was a [`hurry`](Schedule::hurry) since the last call. The worker calls it before it polls.
     pub(crate) fn take_hurry(&self) -> bool {
         self.held.load(Relaxed) != CALM && self.held.swap(CALM, Acquire) == HURRY
     }
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// It wakes a worker that holds a look back, and keeps one that is at work from holding one back.
+    /// It wakes a worker that holds a poll back, and keeps one that is at work from holding one back.
     #[test]
     fn a_hurry_is_not_lost_whenever_it_comes() {
         let (sched, wakes) = (Schedule::<Native>::new(1, 1), Arc::new(AtomicU32::new(0)));
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(wakes.load(Relaxed), 1, "the worker is at work");
         assert!(!sched.hold());
         assert!(sched.take_hurry() && sched.hold());
-        assert!(!sched.take_hurry(), "to hold a look back is no hurry");
+        assert!(!sched.take_hurry(), "to hold a poll back is no hurry");
     }
 
     /// Causes work when it is called and when it is dropped.

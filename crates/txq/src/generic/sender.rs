@@ -11,7 +11,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{AllocError, Cache, Pool};
 use txq_sched::generic::qdisc::{self, Verdict};
 
-use crate::generic::datapath::{Ctx, Pace, RootSelector};
+use crate::generic::datapath::{Ctx, RootSelector, SendWindows};
 use crate::generic::panics::Panics;
 use crate::generic::shared::{Sampling, Shared};
 use crate::generic::steering::{Here, Steer};
@@ -85,7 +85,7 @@ pub struct Sender<A: Arch = Native> {
     /// The state of its waits for room.
     waits: Waits<A>,
     /// How busy it is.
-    pace: Pace,
+    pace: SendWindows,
     /// The txq to poll first at its limit, among those that it uses.
     polled: usize,
     /// Packets that [`cut`](Self::cut) has added.
@@ -115,7 +115,7 @@ impl<A: Arch> Sender<A> {
         counters.name_lines();
         let serial = dev.senders.register(&counters);
         let rule = dev.rule();
-        let pace = Pace::new(serial);
+        let pace = SendWindows::new(serial);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
             dev,
@@ -319,13 +319,14 @@ impl<A: Arch> Sender<A> {
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
         // The thread that sends may be another than the one that made the sender.
-        let look = self.turns.is_multiple_of(CALLS_ON_ONE_CPU) || self.turns == 1;
-        if look || (self.steer.is_stale() && !self.renewing) {
-            self.look();
+        let is_due = self.turns.is_multiple_of(CALLS_ON_ONE_CPU) || self.turns == 1;
+        if is_due || (self.steer.is_stale() && !self.renewing) {
+            self.check_steering();
         }
     }
 
-    fn look(&mut self) {
+    /// Reads the CPU, and renews the choice of txqs if the CPU or the map has changed.
+    fn check_steering(&mut self) {
         let cpu = self.pinned.unwrap_or_else(A::cpu);
         if cpu != self.steer.cpu() || self.steer.is_stale() {
             self.cache.set_cpu(cpu);
@@ -339,7 +340,7 @@ impl<A: Arch> Sender<A> {
             self.renewing = false;
         }
         if let Some(here) = &mut self.here {
-            here.look(self.dev.reselection, cpu);
+            here.set_cpu(self.dev.reselection, cpu);
         }
     }
 

@@ -207,12 +207,12 @@ impl<A: Arch> Here<A> {
         cpu: CpuId,
     ) -> Self {
         let mut here = Self { reader: rcu.reader(), hasher, cpu, now: 0 };
-        here.look(reselection, cpu);
+        here.set_cpu(reselection, cpu);
         here
     }
 
     /// Records the CPU, and the time if there is a reselection interval.
-    pub(crate) fn look(&mut self, reselection: Nanos, cpu: CpuId) {
+    pub(crate) fn set_cpu(&mut self, reselection: Nanos, cpu: CpuId) {
         self.cpu = cpu;
         if reselection != 0 {
             self.now = A::now();

@@ -102,7 +102,7 @@ pub(crate) struct TxQueue<A: Arch> {
 #[repr(C)]
 pub(crate) struct Issued<A: Arch> {
     /// Packets that the device has kept, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the
-    /// writer, the worker's watch, and a sender that looks whether it is alone).
+    /// writer, the worker's watch, and a sender that checks whether it is alone).
     pub(crate) packets: A::AtomicU32,
     /// The count of packets at which a sender reaps again (`reap_or_leave`). Written and read by the transmitter. Relaxed: no
     /// other data depends on it.
@@ -284,7 +284,7 @@ impl<A: Arch> TxQueue<A> {
     /// Stops the txq for these reasons, except for those that no longer hold. `root` is the queue for which the caller is in
     /// the driver.
     ///
-    /// The check for reasons that no longer hold saves the worker's look: without it, `reap_or_leave`, which the caller calls
+    /// The check for reasons that no longer hold saves the worker's poll: without it, `reap_or_leave`, which the caller calls
     /// next, would make the worker open the txq.
     pub(crate) fn stop(&self, root: usize, reasons: u32) {
         if self.reaped_by() == Some(root) {

@@ -13,12 +13,12 @@ use crate::generic::shared::Shared;
 use crate::generic::txqset::TxqSet;
 use crate::generic::txqueue::TxQueue;
 
-mod looks;
+mod moderation;
 
-use looks::Looks;
+use moderation::Moderation;
 
 /// How long a thread pauses after a panic, in nanoseconds.
-pub(crate) const PAUSE: Nanos = 1_000_000;
+pub(crate) const PANIC_PAUSE: Nanos = 1_000_000;
 
 /// Does the deferred work of some of a device's queues.
 pub struct Worker<A: Arch = Native> {
@@ -27,9 +27,9 @@ pub struct Worker<A: Arch = Native> {
     cache: Cache<A>,
     /// Txqs whose device keeps packets that no other thread is sure to reap.
     reaping: TxqSet,
-    /// When to look at each of them again.
-    looks: Box<[Looks]>,
-    /// The worker takes further ones from its schedule at this time, or earlier if there are none now.
+    /// When to poll each of them again.
+    moderation: Box<[Moderation]>,
+    /// Time at which the worker takes further txqs from its schedule; it takes them earlier if there are none now.
     take_at: Nanos,
     /// Queues to run in this turn. A field, to reuse its memory.
     due: Vec<usize>,
@@ -48,8 +48,8 @@ impl<A: Arch> Worker<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
         let cache = dev.cache(&format!("worker {index}"), 0);
         let reaping = TxqSet::new(dev.txqs.len());
-        let looks = dev.txqs.iter().map(|_| Looks::default()).collect();
-        Self { dev, index, cache, reaping, looks, take_at: 0, due: Vec::new() }
+        let moderation = dev.txqs.iter().map(|_| Moderation::default()).collect();
+        Self { dev, index, cache, reaping, moderation, take_at: 0, due: Vec::new() }
     }
 
     /// Sets a function that is called when there is work to do, by the thread that causes the work.
@@ -69,55 +69,55 @@ impl<A: Arch> Worker<A> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
         dev.assert_outside("Worker::poll");
         let mut cx = Ctx::new(dev, &mut self.cache);
-        let (reaping, looks) = (&mut self.reaping, &mut self.looks);
+        let (reaping, moderation) = (&mut self.reaping, &mut self.moderation);
         let mut next: Option<Nanos> = None;
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
-        // One time for all: a txq at which the worker looks has left no bit in the schedule, so that the next sender wakes it if
-        // this look is the last. While it is too early for every txq, the bits stay set, and no sender that sets one again wakes
-        // this worker.
+        // One time for all: a txq that the worker polls has left no bit in the schedule. So the next sender wakes the worker if
+        // this poll is the last. While it is too early for every txq, the bits stay set, and a sender that sets one again does
+        // not wake the worker.
         let begun = if reaping.is_empty() { Nanos::MAX } else { cx.clock.now() };
         let (hurried, mut patient) = (sched.take_hurry(), false);
         if hurried || begun >= self.take_at {
             sched.take_reap(|txq| {
                 if reaping.insert(txq as u16) {
-                    looks[txq] = Looks::default();
+                    moderation[txq] = Moderation::default();
                 }
             });
         }
         let mut take_at = Nanos::MAX;
         reaping.retain(|txq| {
-            let looks = &mut looks[usize::from(txq)];
+            let moderation = &mut moderation[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
-            if let Some(at) = looks.too_early(begun, hurried) {
-                patient |= looks.is_patient();
-                take_at = take_at.min(looks.not_before());
+            if let Some(at) = moderation.too_early(begun, hurried) {
+                patient |= moderation.is_patient();
+                take_at = take_at.min(moderation.not_before());
                 sooner(at);
                 return true;
             }
-            if let Some(at) = txq.next_look(|| cx.clock.now()) {
+            if let Some(at) = txq.next_check(|| cx.clock.now()) {
                 take_at = 0;
                 sooner(at);
                 return true;
             }
-            // In a hurry the worker itself looks, whatever senders reap.
+            // In a hurry the worker polls even if senders reap.
             let tended = if hurried || !txq.is_tended(dev.senders_help) {
                 None
             } else {
-                looks.note_tended(txq.completed.packets.load(Relaxed), cx.clock.now())
+                moderation.note_tended(txq.completed.packets.load(Relaxed), cx.clock.now())
             };
-            let Some(at) = tended.or_else(|| look(txq, looks, &mut cx)) else { return false };
-            if looks.too_early(cx.clock.now(), false).is_some() {
+            let Some(at) = tended.or_else(|| poll_txq(txq, moderation, &mut cx)) else { return false };
+            if moderation.too_early(cx.clock.now(), false).is_some() {
                 sched.hold_reap(txq.index);
             }
-            patient |= looks.is_patient();
-            take_at = take_at.min(looks.not_before());
+            patient |= moderation.is_patient();
+            take_at = take_at.min(moderation.not_before());
             sooner(at);
             true
         });
         if patient && !sched.hold() {
             sooner(0);
         }
-        // The worker is awake by then: it is the time of the earliest look.
+        // The worker is awake by then: it is the time of the earliest poll.
         self.take_at = take_at;
         cx.clock.advance();
         let due = &mut self.due;
@@ -134,7 +134,7 @@ impl<A: Arch> Worker<A> {
         if has_run {
             // As the owner of a queue it has reaped, too.
             let completed = |txq: u16| dev.txqs[usize::from(txq)].completed.packets.load(Relaxed);
-            self.reaping.iter().for_each(|txq| self.looks[usize::from(txq)].note_run(completed(txq)));
+            self.reaping.iter().for_each(|txq| self.moderation[usize::from(txq)].note_run(completed(txq)));
         }
         // After the queues have run: a shaper that has sent the packets that were due sets the time of the next.
         sched.earliest().into_iter().for_each(sooner);
@@ -153,19 +153,19 @@ impl<A: Arch> Worker<A> {
     }
 }
 
-/// Reaps a txq, and notes the look. Returns when to look again; `None` if nothing is left to reap and no packet is expected.
-fn look<A: Arch>(txq: &TxQueue<A>, looks: &mut Looks, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+/// Reaps a txq and notes the poll. Returns the time of the next poll; `None` if nothing is left to reap and no packet is expected.
+fn poll_txq<A: Arch>(txq: &TxQueue<A>, moderation: &mut Moderation, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
     let dev = cx.dev;
     let soonest = dev.inside(|| dev.reap(txq, cx));
     txq.report_bugs(dev);
     let (completed, now) = (txq.completed.packets.load(Relaxed), cx.clock.now());
     if !txq.needs_reaping() && !txq.is_watched() {
-        return looks.note_empty(completed, now);
+        return moderation.note_empty(completed, now);
     }
-    let at = looks.note(completed, txq.in_flight(), now, soonest, || now + txq.next_poll());
+    let at = moderation.note_poll(completed, txq.in_flight(), now, soonest, || now + txq.next_poll());
     let watch = dev.watchdog.as_ref();
     let end = watch.and_then(|watchdog| txq.watch(watchdog, || now));
-    end.into_iter().for_each(|end| looks.look_by(end));
+    end.into_iter().for_each(|end| moderation.poll_by(end));
     Some(end.map_or(at, |end| end.min(at)))
 }
 
@@ -180,7 +180,7 @@ impl<A: Arch> Worker<A> {
             }
             dev.count_worker_death();
             // A repeated panic must not use the whole CPU.
-            let end = A::now() + PAUSE;
+            let end = A::now() + PANIC_PAUSE;
             while A::now() < end && !dev.is_stopping() {
                 A::relax();
             }

@@ -123,7 +123,7 @@ impl Sender {
     /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: if
     /// there is room it costs a few loads.
     ///
-    /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
+    /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that checked a
     /// moment before still find room. A waiting sender continues at half the limit. Other queues (limits in bytes; bands,
     /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
     /// halved: [`send`](Sender::send) knows its packet, and waits before a loss. Without a qdisc, the txq is the queue. A sender whose
@@ -159,7 +159,7 @@ impl Sender {
     /// while left > 0 {
     ///     match sender.wait_room(None) {
     ///         Room::Free => {}
-    ///         // The queue stands still, or the device is down: look after other work, and come back.
+    ///         // The queue stands still, or the device is down: do other work, and come back.
     ///         Room::Full | Room::Down => continue,
     ///         _ => break,
     ///     }

@@ -61,7 +61,7 @@ impl Wire {
     }
 
     /// Returns the bytes of the packets that it keeps, oldest first.
-    #[allow(dead_code, reason = "not all tests look at bytes")]
+    #[allow(dead_code, reason = "not all tests read the bytes")]
     pub(crate) fn kept(&self) -> Vec<Vec<u8>> {
         self.kept.iter().map(|packet| packet.data().to_vec()).collect()
     }
@@ -177,7 +177,7 @@ pub(crate) fn pool() -> pool::PoolConfig {
 /// gone.
 pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
-    // A worker may just look at a queue that is empty.
+    // A worker may be polling a queue that is empty.
     assert!(dev.drain(Duration::from_secs(5)), "packets are still on their way: {stats:?}");
     assert_home(dev);
     assert_eq!(dev.tx_packets(), dev.stats().queues.iter().map(|queue| queue.counters.packets).sum::<u64>());

@@ -207,7 +207,7 @@ fn a_driver_that_says_never_is_asked_again() {
         liar.lie(Lie::Never, 1, other_pool().sender("driver"));
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..3));
-        let next = worker.poll().expect("it will look again");
+        let next = worker.poll().expect("the worker will poll again");
         assert!(next <= sender.now() + 1_000_000_000, "{next}");
         liar.state().sent.clear();
         while !dev.is_idle() {

@@ -24,7 +24,7 @@ fn a_ring_of_no_packets_is_refused() {
 /// A driver without a ring that keeps packets is reported, packets that it completes come home, and the worker polls less
 /// and less often while none arrive.
 #[test]
-fn what_is_kept_without_a_ring_is_looked_for_ever_more_seldom() {
+fn a_driver_that_keeps_packets_without_a_ring_is_polled_ever_more_seldom() {
     bounded(|| {
         everywhere(|root, discipline| {
             let liar = Liar::new(None);
@@ -58,5 +58,5 @@ fn what_is_kept_without_a_ring_is_looked_for_ever_more_seldom() {
     // Once in 10 ms; every 20 us would be 10,000 times.
     assert!(polls as u128 <= time.as_millis() / 5, "{polls} polls in {time:?}");
     liar.state().hoards = false;
-    assert!(dev.drain(Duration::from_secs(10)), "it still looks: {:?}", dev.stats());
+    assert!(dev.drain(Duration::from_secs(10)), "the worker still polls: {:?}", dev.stats());
 }

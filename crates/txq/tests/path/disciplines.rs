@@ -317,7 +317,7 @@ fn each_packet_has_its_own_reason() {
     }
 }
 
-/// T10: a sender's packets arrive in order, though it bypasses the qdisc when that looks empty, the driver refuses now and
+/// T10: a sender's packets arrive in order, though it bypasses the qdisc when that seems empty, the driver refuses now and
 /// then, and a worker and other senders run. (T45: batches are never doubled or lost where the bypass turns out to be
 /// impossible.)
 #[test]

@@ -294,7 +294,7 @@ fn a_panic_behind_a_hand_over_loses_nothing_twice() {
     assert_home(&wire);
 }
 
-/// A driver may look for room before it changes a packet: the packet waits in the first device's qdisc.
+/// A driver may check for room before it changes a packet: the packet waits in the first device's qdisc.
 #[test]
 fn a_driver_finds_out_whether_the_second_device_has_room() {
     let wires = Wires::new(1, Some(1));

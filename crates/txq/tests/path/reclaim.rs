@@ -119,9 +119,9 @@ fn the_worker_leaves_completions_to_a_sender_that_reaps() {
     assert_eq!(assert_conserved(&dev).sent, 48);
 }
 
-/// A sender whose limit was lowered gets back some packets, which are too few: then the worker looks for the others.
+/// A sender whose limit was lowered gets back some packets, which are too few: then the worker polls for the others.
 #[test]
-fn a_reap_that_does_not_suffice_makes_the_worker_look() {
+fn a_reap_that_does_not_suffice_makes_the_worker_poll() {
     let (wires, dev) = device(1, |builder| builder.completions(Completions::Worker));
     let (mut sender, mut worker) = (sender(&dev, "s", 16), dev.worker(0));
     send(&mut sender, &wires, 16);

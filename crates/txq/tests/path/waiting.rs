@@ -263,7 +263,7 @@ fn a_device_that_goes_away_ends_all_waits() {
             waits
         });
         for wait in &waits {
-            // The queued packets are dropped then, so a sender may find a buffer or room before it looks at the device.
+            // The queued packets are dropped then, so a sender may find a buffer or room before it checks the device.
             assert!(wait.as_ref().is_none_or(is_right), "{waits:?}");
         }
         assert!(waits[2].as_ref().is_some_and(is_right), "no credit can come: {waits:?}");

@@ -71,8 +71,8 @@ fn what_the_driver_refuses_is_requeued_in_front() {
     });
 }
 
-/// Makes a worker look at the txqs that it watches. It may wait up to 0.1 ms from one look to the next.
-pub(crate) fn look(worker: &mut Worker) {
+/// Polls a worker after a millisecond: it waits for at most 0.1 ms between two polls of a txq.
+pub(crate) fn poll_after_wait(worker: &mut Worker) {
     std::thread::sleep(std::time::Duration::from_millis(1));
     worker.poll();
 }
@@ -91,10 +91,10 @@ fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
         assert!(stats.queues[0].stopped);
         // Room for less than a quarter of the ring does not wake the txq.
         wires.at(0).complete(1);
-        look(&mut worker);
+        poll_after_wait(&mut worker);
         assert_eq!(dev.stats().sent, 8);
         wires.at(0).complete(1);
-        look(&mut worker);
+        poll_after_wait(&mut worker);
         worker.poll();
         assert_eq!(dev.stats().sent, 10);
         while !dev.is_idle() {
@@ -370,7 +370,7 @@ fn a_full_device_is_not_asked_again_and_again() {
             assert_eq!(worker.poll(), Some(u64::MAX), "{qdisc} over {txqs} txqs");
             for _ in 0..3 {
                 wires.0.iter().for_each(|wire| wire.lock().unwrap().complete(1));
-                look(&mut worker);
+                poll_after_wait(&mut worker);
             }
             drop(sender);
             assert_eq!(assert_conserved(&dev).sent, 3);

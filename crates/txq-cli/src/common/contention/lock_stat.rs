@@ -11,8 +11,8 @@ use txq::stats::contention::Lock;
 use txq::stats::contention::{ContentionReport, LockStats, SiteReport, Spread};
 
 const NAME: usize = 40;
-const CELL: usize = 14;
-const COLUMNS: [&str; 12] = [
+const CELL_WIDTH: usize = 14;
+const LOCK_STAT_COLUMNS: [&str; 12] = [
     "con-bounces",
     "contentions",
     "waittime-min",
@@ -30,9 +30,9 @@ const HIDDEN: &str = "[<0000000000000000>]";
 
 /// Returns the table.
 pub fn table(report: &ContentionReport) -> String {
-    let line = |c: &str| c.repeat(NAME + 1 + COLUMNS.len() * (CELL + 1));
+    let line = |c: &str| c.repeat(NAME + 1 + LOCK_STAT_COLUMNS.len() * (CELL_WIDTH + 1));
     let mut text = format!("lock_stat version 0.4\n{}\n", line("-"));
-    let _ = writeln!(text, "{:>NAME$} {}", "class name", cells(&COLUMNS.map(str::to_owned)));
+    let _ = writeln!(text, "{:>NAME$} {}", "class name", cells(&LOCK_STAT_COLUMNS.map(str::to_owned)));
     let _ = writeln!(text, "{}\n", line("-"));
     let mut locks: Vec<_> = Lock::ALL.iter().map(|&lock| (lock, report.of_lock(lock))).collect();
     locks.sort_by_key(|(_, stats)| Reverse(stats.contended));
@@ -66,7 +66,7 @@ fn spread(times: Spread) -> [String; 4] {
 }
 
 fn cells(cells: &[String]) -> String {
-    cells.iter().map(|cell| format!("{cell:>CELL$}")).collect::<Vec<_>>().join(" ")
+    cells.iter().map(|cell| format!("{cell:>CELL_WIDTH$}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Appends a block of the call sites whose count is above zero, if there are any.
@@ -77,6 +77,6 @@ fn points<'a>(text: &mut String, class: &str, sites: impl Iterator<Item = (&'a S
         let _ = writeln!(text, "{:>NAME$}", "-".repeat(class.len()));
     }
     for (site, count) in sites {
-        let _ = writeln!(text, "{class:>NAME$} {count:>CELL$} {HIDDEN:>29} {}", site.site.caller());
+        let _ = writeln!(text, "{class:>NAME$} {count:>CELL_WIDTH$} {HIDDEN:>29} {}", site.site.caller());
     }
 }

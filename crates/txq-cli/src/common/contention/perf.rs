@@ -6,13 +6,13 @@ use std::fmt::Write;
 use txq::stats::contention::ContentionReport;
 
 /// The header, with perf's widths.
-const HEADER: &str = " contended   total wait     max wait     avg wait         type   caller";
+const PERF_HEADER: &str = " contended   total wait     max wait     avg wait         type   caller";
 
 /// Returns the table.
 pub fn table(report: &ContentionReport) -> String {
     let mut rows: Vec<_> = report.sites.iter().filter(|row| row.stats.contended > 0).collect();
     rows.sort_by_key(|row| Reverse(row.stats.wait.total));
-    let mut text = format!("{HEADER}\n\n");
+    let mut text = format!("{PERF_HEADER}\n\n");
     for row in rows {
         let wait = row.stats.wait;
         let [total, max, avg] = [wait.total, wait.max, wait.mean()].map(time);

@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use txq::Discipline;
 
-use super::{BACKINGS, FREES, LINKS, PRIORITIES, REAPERS, SEGMENTS, list, names};
+use super::{BACKINGS, FREES, LINK_WORDS, PRIORITY_WORDS, REAPERS, SEGMENTS_WORDS, list, names};
 use crate::common::schema::{VALUE, described};
 
 /// How a key with an address is described.
@@ -12,9 +12,9 @@ pub(in crate::config) struct Address;
 described!(Address, "an address and port, such as \"192.0.2.1:4789\"", { "type": "string" });
 
 /// How a replay's rate is described.
-pub(in crate::config) struct Pace;
+pub(in crate::config) struct ReplayRate;
 
-described!(Pace, "\"recorded\", \"max\", or a rate such as \"10kpps\" or \"100mbit\"", { "type": "string" });
+described!(ReplayRate, "\"recorded\", \"max\", or a rate such as \"10kpps\" or \"100mbit\"", { "type": "string" });
 
 /// Returns the schema of a key whose values are these words.
 fn one_of(words: impl Iterator<Item = &'static str> + Clone) -> Schema {
@@ -35,7 +35,7 @@ pub(in crate::config) fn disciplines(_: &mut SchemaGenerator) -> Schema {
 
 /// The words of [`link`](super::link).
 pub(in crate::config) fn links(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&LINKS))
+    one_of(names(&LINK_WORDS))
 }
 
 /// The words of [`backing`](super::backing).
@@ -45,12 +45,12 @@ pub(in crate::config) fn backings(_: &mut SchemaGenerator) -> Schema {
 
 /// The words of [`segments`](super::segments).
 pub(in crate::config) fn segment_words(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&SEGMENTS))
+    one_of(names(&SEGMENTS_WORDS))
 }
 
 /// The words of [`priority`](super::priority).
 pub(in crate::config) fn priorities(_: &mut SchemaGenerator) -> Schema {
-    one_of(names(&PRIORITIES))
+    one_of(names(&PRIORITY_WORDS))
 }
 
 /// The value of a bridge's `devices`.

@@ -123,9 +123,9 @@ fn the_documentation_lists_each_metric() {
     let name = |prefix: &str, name: &str, kind: Kind| {
         format!("{prefix}_{name}{}", if kind == Kind::Counter { "_total" } else { "" })
     };
-    let mut all: BTreeSet<_> = DEVICE.iter().map(|row| name("txq_device", row.0, row.2)).collect();
-    all.extend(TXQ.iter().map(|row| name("txq_txq", row.0, row.2)));
-    all.extend(SENDER.iter().map(|row| name("txq_sender", row.0, row.2)));
+    let mut all: BTreeSet<_> = DEVICE_ROWS.iter().map(|row| name("txq_device", row.0, row.2)).collect();
+    all.extend(TXQ_ROWS.iter().map(|row| name("txq_txq", row.0, row.2)));
+    all.extend(SENDER_ROWS.iter().map(|row| name("txq_sender", row.0, row.2)));
     for prefix in ["txq_qdisc", "txq_class"] {
         all.extend(NODE.iter().map(|row| name(prefix, row.0, row.2)));
         all.insert(format!("{prefix}_value"));

@@ -115,12 +115,12 @@ fn link(state: &State, rates: Option<&Rates>) -> String {
         Link::New => "waiting for the first answer".to_owned(),
         Link::Live => match rates.and_then(|rates| rates.seconds) {
             Some(seconds) => format!("live: rates of {seconds:.2} s"),
-            None => "live: rates follow with the next look".to_owned(),
+            None => "live: rates follow with the next snapshot".to_owned(),
         },
         Link::Silent(None) => format!("silent{since}"),
         Link::Silent(Some(why)) => format!("silent{since}: {}", plain(why)),
         Link::Gone => {
-            "gone: looking for it".to_owned()
+            "gone: waiting for it".to_owned()
                 + &last.map_or_else(String::new, |last| format!("; last seen {last}"))
         }
         Link::Refused(why) => plain(why),

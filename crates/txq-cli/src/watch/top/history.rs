@@ -6,23 +6,23 @@ use std::time::Duration;
 use super::rates::Rates;
 
 /// How far the bars reach back.
-const SPAN: Duration = Duration::from_secs(60);
+const HISTORY_SPAN: Duration = Duration::from_secs(60);
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The rates of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// When the looks were taken.
+    /// When the snapshots were taken.
     times: VecDeque<Duration>,
     /// The rates by row, the last one at the end, NaN where there was none. Rows that are new have fewer than there are times.
     rows: HashMap<String, VecDeque<f32>>,
 }
 
 impl History {
-    /// Adds a look, and forgets rows that have gone.
+    /// Adds a snapshot's rates, and forgets rows that have gone.
     pub(crate) fn add(&mut self, rates: &Rates) {
         self.times.push_back(rates.at);
-        while self.times.front().is_some_and(|&first| rates.at.saturating_sub(first) > SPAN) {
+        while self.times.front().is_some_and(|&first| rates.at.saturating_sub(first) > HISTORY_SPAN) {
             self.times.pop_front();
         }
         let mut old = std::mem::take(&mut self.rows);
@@ -44,7 +44,7 @@ impl History {
         let ages = self.times.iter().rev().map(|&time| now.saturating_sub(time).as_secs_f64());
         let samples: Vec<_> = ages.zip(past.iter().rev().map(|&rate| f64::from(rate))).collect();
         let most = samples.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
-        let each = SPAN.as_secs_f64() / width.max(1) as f64;
+        let each = HISTORY_SPAN.as_secs_f64() / width.max(1) as f64;
         let oldest = samples.last().map_or(0.0, |&(age, _)| age);
         let bar = |column: usize| {
             let (young, old) = (column as f64 * each, (column + 1) as f64 * each);
@@ -53,7 +53,7 @@ impl History {
             }
             let inside: Vec<_> =
                 samples.iter().filter(|(age, _)| (young..old).contains(age)).map(|&(_, rate)| rate).collect();
-            // Without a look in its time, a bar shows the next look's rate, which counts this time, too.
+            // Without a snapshot in its time, a bar shows the rate of the next one, which counts this time, too.
             let next = || samples.iter().take_while(|(age, _)| *age < young).last().map(|&(_, rate)| rate);
             let known: Vec<_> = inside.iter().filter(|rate| !rate.is_nan()).collect();
             let rate = match (inside.len(), known.len()) {
@@ -79,11 +79,11 @@ mod tests {
 
     fn seen(rates_of: &[(u64, Option<f64>)]) -> History {
         let mut history = History::default();
-        let mut look = rates(&nested(1));
+        let mut sample = rates(&nested(1));
         for &(second, bits) in rates_of {
-            look.at = Duration::from_secs(second);
-            look.rows[0].speed = bits.map(|bits| Speed { bits, ..Speed::default() });
-            history.add(&look);
+            sample.at = Duration::from_secs(second);
+            sample.rows[0].speed = bits.map(|bits| Speed { bits, ..Speed::default() });
+            history.add(&sample);
         }
         history
     }
@@ -97,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn looks_older_than_a_minute_and_rows_that_went_are_forgotten() {
-        let looks: Vec<_> = (0..1000).map(|second| (second, Some(1.0))).collect();
-        let mut history = seen(&looks);
+    fn samples_older_than_a_minute_and_rows_that_went_are_forgotten() {
+        let samples: Vec<_> = (0..1000).map(|second| (second, Some(1.0))).collect();
+        let mut history = seen(&samples);
         assert_eq!((history.times.len(), history.rows["null0"].len()), (61, 61));
         assert_eq!(history.bars("null0", 60), "█".repeat(60));
-        let mut look = rates(&nested(1));
-        (look.at, look.rows) = (Duration::from_secs(1000), Vec::new());
-        history.add(&look);
+        let mut sample = rates(&nested(1));
+        (sample.at, sample.rows) = (Duration::from_secs(1000), Vec::new());
+        history.add(&sample);
         assert!(history.rows.is_empty());
     }
 
     #[test]
-    fn a_bar_between_two_looks_shows_the_later_one() {
+    fn a_bar_between_two_samples_shows_the_later_one() {
         let history = seen(&[(0, Some(2.0)), (30, Some(4.0)), (60, Some(8.0))]);
         assert_eq!(history.bars("null0", 6), "▅▅▅███");
     }

@@ -1,4 +1,4 @@
-//! `txq top --once`: one table after two looks, for scripts.
+//! `txq top --once`: one table after two snapshots, for scripts.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,17 +8,17 @@ use super::columns::{COLUMNS, align, cells};
 use super::rates::{Detail, Rates, Row, Speed, What, plain};
 use super::{Error, Options, units};
 
-/// Looks twice, `delay` apart, and returns a table of all rows, or one line of JSON.
+/// Takes two snapshots, `delay` apart, and returns a table of all rows, or one line of JSON.
 ///
 /// # Errors
 /// [`Error::Program`] if the program does not answer.
 pub fn once(options: &Options, json: bool) -> Result<String, Error> {
     let mut client = options.connect()?;
     let start = Instant::now();
-    let before = Rates::between(None, options.look(&mut client)?, Duration::ZERO, SystemTime::now());
+    let before = Rates::between(None, options.snapshot(&mut client)?, Duration::ZERO, SystemTime::now());
     std::thread::sleep(options.delay.saturating_sub(start.elapsed()));
     let (at, time) = (start.elapsed(), SystemTime::now());
-    let rates = Rates::between(Some(&before), options.look(&mut client)?, at, time);
+    let rates = Rates::between(Some(&before), options.snapshot(&mut client)?, at, time);
     Ok(if json { format!("{}\n", object(&rates)) } else { table(&rates) })
 }
 
@@ -102,7 +102,7 @@ fn part<const N: usize>(own: [(&str, Value); N], row: &Row) -> Value {
     Value::Object(object)
 }
 
-/// Adds the counters of a row at the second look, and their rates.
+/// Adds the counters of a row in the second snapshot, and their rates.
 fn counted(object: &mut Map<String, Value>, row: &Row) {
     let total = &row.total;
     let counters = [("packets", total.packets), ("bytes", total.bytes), ("drops", total.drops)];

@@ -1,7 +1,7 @@
-//! What happened between two looks: the rates of devices, txqs, qdiscs and classes.
+//! The rates of devices, txqs, qdiscs and classes between two snapshots.
 //!
 //! A counter that went backwards belongs to something new, such as a restarted program or a replaced qdisc. Its row has
-//! no rates until the next look.
+//! no rates until the next snapshot.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use txq_control::Info;
 use crate::watch::snapshot::{Device, Node, Sender, Snapshot};
 
 /// The number of samples that a quantile of 99 % takes, as in txq's reports.
-const SAMPLES: u64 = 100;
+const QUANTILE_SAMPLES: u64 = 100;
 /// How far a quantile reaches back for them.
 const BACK: Duration = Duration::from_secs(60);
 
 /// Sampled times: the smallest of each bucket, and its count.
 type Buckets = Arc<[(u64, u64)]>;
 
-/// A look, and what happened since the look before.
+/// A snapshot, and the rates since the one before.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     pub(crate) program: Info,
-    /// When the look was taken, on a clock that never goes back.
+    /// When the snapshot was taken, on a clock that never goes back.
     pub(crate) at: Duration,
     /// The time of day.
     pub(crate) time: SystemTime,
-    /// The seconds since the look before; `None` for the first look at a process.
+    /// The seconds since the snapshot before; `None` for the first snapshot of a process.
     pub(crate) seconds: Option<f64>,
     /// Devices, each before its txqs and its tree.
     pub(crate) rows: Vec<Row>,
@@ -38,7 +38,7 @@ pub(crate) struct Rates {
 /// A row of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Identifies the row in all looks.
+    /// Identifies the row in all snapshots.
     pub(crate) key: String,
     pub(crate) what: What,
     /// How many rows are above it.
@@ -56,7 +56,7 @@ pub(crate) struct Row {
     /// Bytes that wait; `None` where only packets are counted.
     pub(crate) backlog: Option<u64>,
     /// Of a device: the end of the bucket that 99 % of the times from xmit to the driver do not exceed, in nanoseconds; of the
-    /// times since the last look after which there are enough samples.
+    /// times since the last snapshot after which there are enough samples.
     pub(crate) p99: Option<u64>,
 }
 
@@ -102,12 +102,12 @@ pub(crate) struct Detail {
     pub(crate) senders: Vec<HashMap<String, f64>>,
     /// For each sender and reason with drops the same as in `drops`, behind the sender's place.
     pub(crate) sender_drops: Vec<(usize, String, u64, Option<f64>)>,
-    /// The times to the driver at this look and at those of the last minute, the newest first.
+    /// The times to the driver in this snapshot and in those of the last minute, the newest first.
     past: VecDeque<(Duration, Buckets)>,
 }
 
 impl Rates {
-    /// Compares a snapshot with the look before.
+    /// Compares a snapshot with the one before.
     pub(crate) fn between(before: Option<&Self>, snapshot: Snapshot, at: Duration, time: SystemTime) -> Self {
         let Snapshot { program, devices, .. } = snapshot;
         let before = before.filter(|before| before.program.pid == program.pid);
@@ -125,7 +125,7 @@ impl Rates {
             }
         }
         let detail = |device: Device| {
-            let old = before.and_then(|look| look.devices.iter().find(|d| d.device.name == device.name));
+            let old = before.and_then(|before| before.devices.iter().find(|d| d.device.name == device.name));
             Detail::of(device, old, at, span)
         };
         let devices: Vec<_> = devices.into_iter().map(detail).collect();
@@ -199,13 +199,13 @@ impl Detail {
         Self { device, drops, senders, sender_drops, past }
     }
 
-    /// Returns the quantile of the times since the last look after which there are enough; `None` if there is no such look, or
+    /// Returns the quantile of the times since the last snapshot after which there are enough; `None` if there is no such snapshot, or
     /// times began again since.
     fn p99(&self) -> Option<u64> {
         let (_, now) = self.past.front()?;
         for (_, before) in self.past.iter().skip(1) {
             let new = since(before, now)?;
-            if new.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)) >= SAMPLES {
+            if new.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)) >= QUANTILE_SAMPLES {
                 return Some(p99(&new));
             }
         }

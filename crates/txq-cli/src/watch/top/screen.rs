@@ -1,4 +1,4 @@
-//! The terminal: its modes, and the loop from keys and looks to frames.
+//! The terminal: its modes, and the loop from keys and snapshots to frames.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, stdin, stdout};
@@ -18,14 +18,14 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::draw::{Theme, draw};
-use super::look::{Report, Threads};
+use super::sampler::{Threads, Update};
 use super::state::State;
 use super::{Error, Options};
 
 /// The time that the loop has to end after a signal. It takes longer only if the terminal takes no output, or is gone.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the loop waits for a key before it looks for other events.
-const TICK: Duration = Duration::from_millis(100);
+const SIGNAL_GRACE: Duration = Duration::from_secs(1);
+/// How long the loop waits for a key before it checks for other events.
+const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// Shows the program's queues until a key or a signal ends it. The terminal is as before then, also after a panic.
 ///
@@ -61,9 +61,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
 fn end_in_time(signal: Arc<AtomicBool>) -> io::Result<()> {
     let work = move || {
         while !signal.load(Ordering::Relaxed) {
-            thread::sleep(TICK);
+            thread::sleep(KEY_WAIT);
         }
-        thread::sleep(PATIENCE);
+        thread::sleep(SIGNAL_GRACE);
         // The modes alone: the terminal takes no output.
         let _ = terminal::disable_raw_mode();
         process::exit(1);
@@ -162,7 +162,7 @@ fn show(
         let mut changed = false;
         while !changed && !ends.signalled() {
             // All keys that wait, and then one frame.
-            let mut wait = TICK;
+            let mut wait = KEY_WAIT;
             while !state.ended {
                 match ends.input.wait(wait)? {
                     Wait::Closed => return Ok(()),
@@ -190,8 +190,8 @@ fn hear(threads: &Threads, state: &mut State) -> Result<bool, Error> {
     let mut heard = false;
     loop {
         match threads.reports.try_recv() {
-            Ok(Report::Looks(news)) => state.hear(news),
-            Ok(Report::Waits(device, recorded)) => state.record(device, *recorded),
+            Ok(Update::News(news)) => state.hear(news),
+            Ok(Update::Waits(device, recorded)) => state.record(device, *recorded),
             Err(TryRecvError::Empty) => return Ok(heard),
             Err(TryRecvError::Disconnected) => return Err(Error::Thread("ended".to_owned())),
         }

@@ -1,4 +1,4 @@
-//! The state of the screen: what keys and looks make of it. Nothing here reads a clock, a terminal or a socket.
+//! The state of the screen, which keys and snapshots change. Nothing here reads a clock, a terminal or a socket.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ const MAX_FILTER_CHARS: usize = 64;
 
 /// How far a key moves a panel sideways, and how far keys can.
 const SHIFT: usize = 8;
-const WIDEST: usize = 160;
+const MAX_SHIFT: usize = 160;
 
 /// What fills the screen below the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) enum Panel {
 /// The connection to the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Link {
-    /// No look yet.
+    /// No snapshot yet.
     #[default]
     New,
     Live,
@@ -46,13 +46,13 @@ pub(crate) enum Link {
     Refused(String),
 }
 
-/// What the thread that looks reports.
+/// The reports of the thread that takes snapshots.
 #[derive(Debug)]
 pub(crate) enum News {
     /// It asks the program.
     Asked(Duration),
     /// The answer: the snapshot and when it was taken.
-    Look(Box<Snapshot>, Duration, SystemTime),
+    Snapshot(Box<Snapshot>, Duration, SystemTime),
     /// There is none.
     Failed(Link),
 }
@@ -63,9 +63,9 @@ pub(crate) type Recorded = Result<Contention, String>;
 /// The state.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The look that is shown.
+    /// The snapshot that is shown.
     pub(crate) rates: Option<Rates>,
-    /// The newest look, while the screen is paused.
+    /// The newest snapshot, while the screen is paused.
     unseen: Option<Rates>,
     pub(crate) history: History,
     pub(crate) view: View,
@@ -73,7 +73,7 @@ pub(crate) struct State {
     pub(crate) shown: Vec<usize>,
     /// The place in `shown` of the selected row.
     pub(crate) cursor: usize,
-    /// The key of the selected row, which may move between looks.
+    /// The key of the selected row, which may move between snapshots.
     selected: Option<String>,
     /// The place in `shown` of the first row on the screen.
     pub(crate) offset: usize,
@@ -99,12 +99,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Takes in what the thread that looks reports.
+    /// Takes in a report of the thread that takes snapshots.
     pub(crate) fn hear(&mut self, news: News) {
         match news {
             News::Asked(at) => self.asked = Some(at),
             News::Failed(link) => (self.asked, self.link) = (None, link),
-            News::Look(snapshot, at, time) => {
+            News::Snapshot(snapshot, at, time) => {
                 (self.asked, self.link) = (None, Link::Live);
                 let before = self.unseen.as_ref().or(self.rates.as_ref());
                 let rates = Rates::between(before, *snapshot, at, time);
@@ -195,7 +195,7 @@ impl State {
             Input::Pause => self.pause(),
             Input::Back if self.panel != Panel::Tree => self.open(self.panel),
             Input::Left if self.panel != Panel::Tree => self.shift = self.shift.saturating_sub(SHIFT),
-            Input::Right if self.panel != Panel::Tree => self.shift = (self.shift + SHIFT).min(WIDEST),
+            Input::Right if self.panel != Panel::Tree => self.shift = (self.shift + SHIFT).min(MAX_SHIFT),
             _ if self.panel != Panel::Tree => {}
             Input::Left => self.left(),
             Input::Right => self.collapse(Some(false)),

@@ -31,12 +31,12 @@ pub(crate) fn wide(classes: u32) -> Snapshot {
     program(vec![device])
 }
 
-/// Returns the first look at a snapshot.
+/// Returns the rates of a first snapshot.
 pub(crate) fn rates(snapshot: &Snapshot) -> Rates {
     Rates::between(None, snapshot.clone(), Duration::ZERO, SystemTime::UNIX_EPOCH)
 }
 
-/// Returns two looks a second apart.
+/// Returns the rates between two snapshots a second apart.
 pub(crate) fn after(before: &Snapshot, snapshot: &Snapshot) -> Rates {
     let (at, time) = (Duration::from_secs(1), SystemTime::UNIX_EPOCH);
     Rates::between(Some(&rates(before)), snapshot.clone(), at, time)

@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
-use super::source::{Look, Source};
+use super::source::{SnapshotResult, Source};
 use crate::watch::metrics::{Format, metrics};
 use crate::watch::select::Selection;
 
@@ -50,15 +50,15 @@ pub(super) async fn answer<B>(
                 Ok(selection) => selection,
                 Err(why) => return reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
             };
-            let look = source.look(time_of(request)).await;
+            let latest = source.latest(time_of(request)).await;
             let format = (path == "/metrics").then(|| Format::accepted(value(request, "accept")));
             // A large page takes some time.
             let made = tokio::task::spawn_blocking(move || match format {
                 Some(format) => {
-                    let chosen = look.as_ref().ok().map(|snapshot| selection.of(snapshot));
+                    let chosen = latest.as_ref().ok().map(|snapshot| selection.of(snapshot));
                     reply(StatusCode::OK, format.content_type(), metrics(chosen.as_deref(), format))
                 }
-                None => snapshot(&look, &selection),
+                None => snapshot(&latest, &selection),
             });
             made.await.unwrap_or_else(|error| {
                 let why = format!("the answer was not made: {error}\n");
@@ -86,8 +86,8 @@ fn time_of<B>(request: &Request<B>) -> Duration {
     time.filter(|time| !time.is_zero()).unwrap_or(READER)
 }
 
-fn snapshot(look: &Look, selection: &Selection) -> Response<Full<Bytes>> {
-    match look {
+fn snapshot(latest: &SnapshotResult, selection: &Selection) -> Response<Full<Bytes>> {
+    match latest {
         Ok(snapshot) => match serde_json::to_string(&*selection.of(snapshot)) {
             Ok(text) => reply(StatusCode::OK, "application/json", text),
             Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),

@@ -1,4 +1,4 @@
-//! Where the answers come from: one look at the program for all readers.
+//! The source of the answers: one snapshot of the program for all readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use txq_control::{Client, Error, Place};
 
 use crate::watch::snapshot::Snapshot;
 
-/// How long a look is shown before the program is asked again.
-const FRESH: Duration = Duration::from_millis(500);
+/// How long a snapshot is shown before the program is asked again.
+const SNAPSHOT_AGE: Duration = Duration::from_millis(500);
 
-/// The program, and the last look at it.
+/// The program, and the last snapshot of it.
 #[derive(Debug)]
 pub(super) struct Source {
     place: Place,
     timeout: Duration,
     last: Mutex<Last>,
-    /// Changes after each look.
-    looks: watch::Sender<()>,
+    /// Notifies the readers of each snapshot.
+    updates: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -26,43 +26,43 @@ struct Last {
     /// Whether a thread asks the program. It has the client meanwhile.
     is_asking: bool,
     client: Option<Client>,
-    look: Option<(Instant, Look)>,
+    snapshot: Option<(Instant, SnapshotResult)>,
 }
 
-/// A look at the program, or why there is none.
-pub(super) type Look = Result<Arc<Snapshot>, Arc<str>>;
+/// A snapshot of the program, or why there is none.
+pub(super) type SnapshotResult = Result<Arc<Snapshot>, Arc<str>>;
 
 impl Source {
     pub(super) fn new(place: Place, timeout: Duration) -> Self {
-        Self { place, timeout, last: Mutex::default(), looks: watch::Sender::new(()) }
+        Self { place, timeout, last: Mutex::default(), updates: watch::Sender::new(()) }
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a look that is fresh. A program that does not answer `within` that time gives none; its late answer is for the readers
+    /// Returns a fresh snapshot. A program that does not answer `within` that time gives none; its late answer is for the readers
     /// that come then.
-    pub(super) async fn look(self: Arc<Self>, within: Duration) -> Look {
-        let mut looks = self.looks.subscribe();
+    pub(super) async fn latest(self: Arc<Self>, within: Duration) -> SnapshotResult {
+        let mut updates = self.updates.subscribe();
         {
             let mut last = self.last();
-            if let Some((at, look)) = &last.look
-                && at.elapsed() < FRESH
+            if let Some((at, snapshot)) = &last.snapshot
+                && at.elapsed() < SNAPSHOT_AGE
             {
-                return look.clone();
+                return snapshot.clone();
             }
             // The thread may have ended before.
-            looks.mark_unchanged();
+            updates.mark_unchanged();
             if !std::mem::replace(&mut last.is_asking, true) {
                 let source = self.clone();
                 tokio::task::spawn_blocking(move || source.ask());
             }
         }
-        let in_time = tokio::time::timeout(within, looks.changed()).await.is_ok();
-        let look = self.last().look.clone();
-        match look {
-            Some((_, look)) if in_time => look,
+        let in_time = tokio::time::timeout(within, updates.changed()).await.is_ok();
+        let snapshot = self.last().snapshot.clone();
+        match snapshot {
+            Some((_, snapshot)) if in_time => snapshot,
             _ => Err(format!("the program has not answered within {within:?}").into()),
         }
     }
@@ -72,13 +72,13 @@ impl Source {
         let mut client = self.last().client.take();
         let asked = std::panic::AssertUnwindSafe(|| self.snapshot(&mut client));
         let answer = std::panic::catch_unwind(asked);
-        let look: Look = match answer {
+        let snapshot: SnapshotResult = match answer {
             Ok(answer) => answer.map(Arc::new).map_err(|error| error.to_string().into()),
-            Err(_) => Err("the look ended by a panic".into()),
+            Err(_) => Err("the snapshot ended by a panic".into()),
         };
         let mut last = self.last();
-        *last = Last { is_asking: false, client, look: Some((Instant::now(), look)) };
-        self.looks.send_replace(());
+        *last = Last { is_asking: false, client, snapshot: Some((Instant::now(), snapshot)) };
+        self.updates.send_replace(());
     }
 
     /// Asks over the connection that there is, or over a new one: the program may have been started again.

@@ -26,7 +26,7 @@ fn the_example_has_every_key_and_is_right() {
     fs::write(&path, &example.stdout).expect("a file");
     let checked = txq(&["check", &path.display().to_string()]);
     assert_eq!((checked.status.code(), checked.stderr.as_str()), (Some(0), ""));
-    // The lines of the replay lack a file: a capture is read; an interface is not looked for.
+    // The lines of the replay lack a file: a capture is read; an interface is not searched for.
     let line = |line: &str| match line.strip_prefix('#') {
         Some(key) if key.starts_with(|first: char| !first.is_whitespace()) => format!("{key}\n"),
         _ => format!("{line}\n"),

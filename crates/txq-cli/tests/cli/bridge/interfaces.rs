@@ -27,7 +27,7 @@ fn down_and_up(kind: &str) {
         daemon.wait_for_text(&format!("interface \"{port}\" is up again"), LONG);
         assert!(bench.answers(LONG), "{port}");
     }
-    // An interface that comes up has no carrier for a moment; the daemon reports that if it looks then.
+    // An interface that comes up has no carrier for a moment; the daemon reports that if it checks then.
     const NO_CARRIER: &str = "interface \"m1\" has no carrier";
     let before = said(&daemon.text(), NO_CARRIER);
     assert!(before <= 1, "{}", daemon.text());

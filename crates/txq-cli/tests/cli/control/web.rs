@@ -88,7 +88,7 @@ fn metrics_are_the_counters_of_the_program() {
     // Between two readings of the program, whatever the time between them.
     let before = counted(&place.good("stat --name shaper --json"));
     let accepted = "txq_device_accepted_packets_total{dev=\"null0\"}";
-    wait_for("a look after that", || web.sample(accepted) >= Some(before));
+    wait_for("a snapshot after that", || web.sample(accepted) >= Some(before));
     let shown = web.sample(accepted).expect("a sample");
     assert!(shown <= counted(&place.good("stat --name shaper --json")));
     // The program dies, and another one takes its place.

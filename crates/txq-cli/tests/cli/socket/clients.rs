@@ -201,13 +201,13 @@ fn clients_connect_again() {
         assert!(wait_until(LONG, || bench.counter("out", "tx_packets") == 1));
         assert_eq!(bench.counter("out", "socket_lan_ended_full"), 1);
         end(daemon);
-        assert!(matches!(client.look(), Err(Error::Refused(Reason::Ended))));
+        assert!(matches!(client.check(), Err(Error::Refused(Reason::Ended))));
     }
     // Killed: no reason is said, and the stale socket is replaced.
     let daemon = bench.daemon(&file, None);
     let mut client = Client::connect(bench.file("lan.sock")).unwrap();
     daemon.signal(libc::SIGKILL);
     drop(daemon.finish(LONG));
-    assert!(wait_until(LONG, || matches!(client.look(), Err(Error::Gone))));
+    assert!(wait_until(LONG, || matches!(client.check(), Err(Error::Gone))));
     end(bench.daemon(&file, None));
 }

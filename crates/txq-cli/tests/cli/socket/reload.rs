@@ -25,14 +25,14 @@ fn sockets_come_and_go() {
     bench.write(&format!("{devices}{one}{}", bench.socket("two", "device = \"b\"\nclients = 40")));
     let said = "txq: the socket \"two\" is closed\ntxq: the socket \"two\" is opened\n";
     assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
-    assert!(matches!(goes.look(), Err(Error::Refused(Reason::Ended))));
+    assert!(matches!(goes.check(), Err(Error::Refused(Reason::Ended))));
     assert_eq!(bench.counter("b", "tx_packets"), 1);
     let mut goes = Client::connect(bench.file("two.sock")).unwrap();
     // Another device for it, and other settings: its clients connect again.
     bench.write(&format!("{devices}{one}{}", two.replace("\"b\"", "\"a\"")));
     let said = "txq: the socket \"two\" is closed\ntxq: the socket \"two\" is opened\n";
     assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
-    assert!(matches!(goes.look(), Err(Error::Refused(Reason::Ended))));
+    assert!(matches!(goes.check(), Err(Error::Refused(Reason::Ended))));
     assert!(bench.counters("b")["socket_two_clients"].is_null());
     // The queues of a device change: its clients stay.
     bench.write(&format!("device = [{{ name = \"a\", qdisc = \"fq_codel\" }}, {{ name = \"b\" }}]\n{one}"));
@@ -48,7 +48,7 @@ fn sockets_come_and_go() {
         rc == 0 && said.contains("device \"a\" is closed") && said.contains("\"one\" is closed"),
         "{said}"
     );
-    assert!(matches!(stays.look(), Err(Error::Refused(Reason::Ended))));
+    assert!(matches!(stays.check(), Err(Error::Refused(Reason::Ended))));
     end(daemon);
 }
 

@@ -46,7 +46,7 @@ const CHANGES: [&str; 24] = [
     "qdisc replace dev out root pfifo limit 1000",
 ];
 
-/// Changes qdiscs at the rate, and looks at the memory once a second, for `seconds`; returns the number of changes and the memory in KiB.
+/// Changes qdiscs at the rate, and measures the memory once a second, for `seconds`; returns the number of changes and the memory in KiB.
 fn change(daemon: &Running, socket: &str, seconds: u64) -> (usize, Vec<u64>) {
     let mut tc = txq_control::Client::connect(std::path::Path::new(socket)).expect("the daemon serves");
     let (begun, mut memory, mut changes) = (Instant::now(), Vec::new(), 0);

@@ -44,7 +44,7 @@ fn a_device_that_a_command_adds_has_a_socket() {
     }
     // The device goes, and the socket with it; then another has its path.
     good("dev del d0");
-    assert!(matches!(client.look(), Err(Error::Refused(Reason::Ended))));
+    assert!(matches!(client.check(), Err(Error::Refused(Reason::Ended))));
     assert!(!one.exists());
     good(&format!("dev add d0 type null socket {}", one.display()));
     Client::connect(&one).unwrap().send(&frame(0, 0, 60), 0).unwrap();

@@ -16,14 +16,14 @@ use crate::peer::Peer;
 use crate::socket::{Reason, wire};
 
 /// Frames that a client sends in a turn.
-pub(super) const TURN: usize = 32;
+pub(super) const FRAMES_PER_TURN: usize = 32;
 /// Connections that are accepted at a socket before clients have another turn.
-const ACCEPTED: usize = 16;
-/// How long nothing is accepted after the system refused a descriptor, and how often a client looks whether its device is up.
-const PAUSE: Duration = Duration::from_millis(10);
+const CLIENTS_PER_TURN: usize = 16;
+/// Pause before the next accept after the system refused a descriptor, and time between two checks whether a client's device is up.
+const SOCKET_PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket with its clients.
-struct Place {
+struct ServedSocket {
     served: Box<Served>,
     guests: Vec<Guest>,
     rates: Rates,
@@ -35,7 +35,7 @@ struct Place {
 pub(super) struct Events {
     asked: Receiver<Request>,
     wake: Wake,
-    places: Vec<Place>,
+    places: Vec<ServedSocket>,
     /// When sockets accept again; `None` if they do now.
     paused: Option<Instant>,
     /// The time of this round.
@@ -112,7 +112,7 @@ impl Events {
         let timeout = if nexts.iter().any(busy) {
             Some(Duration::ZERO)
         } else {
-            let pause = (nexts.contains(&Next::Down) || !accepts).then_some(PAUSE);
+            let pause = (nexts.contains(&Next::Down) || !accepts).then_some(SOCKET_PAUSE);
             pause.into_iter().chain(expires.map(|end| end.saturating_duration_since(self.now))).min()
         };
         // A time that is too long for the system is as good as none.
@@ -130,7 +130,7 @@ impl Events {
             let done = match request {
                 Request::Open(served, done) => {
                     let (guests, rates, waiting) = (Vec::new(), Rates::default(), Vec::new());
-                    self.places.push(Place { served, guests, rates, waiting });
+                    self.places.push(ServedSocket { served, guests, rates, waiting });
                     done
                 }
                 Request::Close(path, done) => {
@@ -144,7 +144,7 @@ impl Events {
                     done
                 }
                 Request::End => {
-                    self.places.iter_mut().for_each(Place::close);
+                    self.places.iter_mut().for_each(ServedSocket::close);
                     return true;
                 }
             };
@@ -157,7 +157,7 @@ impl Events {
     /// of the thread's time.
     fn accept(&mut self, place: usize) {
         let Some(place) = self.places.get_mut(place) else { return };
-        for _ in 0..ACCEPTED {
+        for _ in 0..CLIENTS_PER_TURN {
             match place.served.socket.accept() {
                 Ok((client, allowed)) => {
                     let Ok(peer) = Peer::of(&client) else { continue };
@@ -165,14 +165,14 @@ impl Events {
                         Some(due) => place.waiting.push((client, allowed, due)),
                         None => {
                             place.refuse(&client, Reason::TooOften);
-                            self.paused = Some(self.now + PAUSE);
+                            self.paused = Some(self.now + SOCKET_PAUSE);
                         }
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The client is gone already, or the system has no descriptor left: then it is asked again later.
                 Err(_) => {
-                    self.paused = Some(self.now + PAUSE);
+                    self.paused = Some(self.now + SOCKET_PAUSE);
                     return;
                 }
             }
@@ -188,7 +188,7 @@ impl Events {
             return;
         };
         let of_device = self.places.iter().filter(|place| place.served.dev.is_same(&dev));
-        let mut buffers = of_device.map(Place::buffers).fold(0, u64::saturating_add);
+        let mut buffers = of_device.map(ServedSocket::buffers).fold(0, u64::saturating_add);
         let Some(place) = self.places.get_mut(place) else { return };
         let due: Vec<_> = place.waiting.extract_if(.., |(.., due)| *due <= now).collect();
         for (client, allowed, _) in due {
@@ -199,7 +199,7 @@ impl Events {
     }
 }
 
-impl Place {
+impl ServedSocket {
     /// Returns the most buffers that its clients may have together.
     fn buffers(&self) -> u64 {
         self.served.config.client_buffers().saturating_mul(self.guests.len() as u64)
@@ -240,7 +240,7 @@ impl Place {
                 guest.expire();
             }
             if matches!(guest.next, Next::Turn | Next::Down) {
-                guest.turn(TURN, now);
+                guest.turn(FRAMES_PER_TURN, now);
             }
         }
         self.guests.retain(|guest| match guest.next {

@@ -19,7 +19,7 @@ use crate::socket::wire::{self, Heard};
 use crate::socket::{Layout, Reason};
 
 /// Rings without a frame, of which a client has so many in a row before they cost it time.
-const RINGS: u32 = 32;
+const EMPTY_RINGS: u32 = 32;
 /// How long the next ring is not heard then.
 const DEAF: Duration = Duration::from_millis(1);
 
@@ -126,7 +126,7 @@ impl Guest {
             Heard::Ring => {
                 self.active = now;
                 self.rings = self.rings.saturating_add(1);
-                self.deaf = (self.rings > RINGS).then(|| now + DEAF);
+                self.deaf = (self.rings > EMPTY_RINGS).then(|| now + DEAF);
                 if self.next == Next::Asleep {
                     self.next = Next::Turn;
                 }

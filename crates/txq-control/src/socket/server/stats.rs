@@ -91,7 +91,7 @@ pub(super) struct Counters {
     connections: AtomicU64,
     ended: [AtomicU64; Reason::ALL.len()],
     closed: AtomicBool,
-    /// Those that are gone, and those that are connected: under one lock, so that a look counts each once.
+    /// The clients that are gone, and those that are connected: under one lock, so that a reader counts each once.
     clients: Mutex<(OfClient, Vec<Arc<OfClient>>)>,
 }
 

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::Cache;
 use crate::arch::{Arch, CellApi};
-use crate::pool::account::{Word, since};
+use crate::pool::account::{AccountWord, since};
 use crate::pool::error::AllocError;
 use crate::pool::home::Home;
 use crate::pool::retired::Run;
@@ -72,7 +72,7 @@ impl<A: Arch> Cache<A> {
     /// Refills the empty stack: from the inbox if `word`, read just now, has a backlog; else from the stock; else from the
     /// inboxes of other senders.
     #[cold]
-    pub(in crate::pool) fn restock(&mut self, word: Word) -> Result<(), AllocError> {
+    pub(in crate::pool) fn restock(&mut self, word: AccountWord) -> Result<(), AllocError> {
         if word.backlog() > 0 {
             self.empty_inbox();
         }
@@ -96,7 +96,7 @@ impl<A: Arch> Cache<A> {
     }
 
     /// Subtracts from `out` the packets freed elsewhere since the last time.
-    pub(in crate::pool) fn note_credit(&mut self, word: Word) {
+    pub(in crate::pool) fn note_credit(&mut self, word: AccountWord) {
         self.out -= i64::from(since(word.freed(), self.seen));
         self.seen = word.freed();
     }
@@ -104,7 +104,7 @@ impl<A: Arch> Cache<A> {
     /// Takes the buffers that other threads freed to this sender's home, and answers a kick. Returns the account's word
     /// after that.
     #[cold]
-    pub(in crate::pool) fn empty_inbox(&mut self) -> Word {
+    pub(in crate::pool) fn empty_inbox(&mut self) -> AccountWord {
         // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
         let home = unsafe { self.home.as_ref() };
         if home.answer_kick() {
@@ -123,7 +123,7 @@ impl<A: Arch> Cache<A> {
 
     /// Empties the inbox of `home` into the stack; what does not fit goes to the stock. Returns the account's word after
     /// that.
-    pub(super) fn take_from(&mut self, home: &Home<A>) -> Word {
+    pub(super) fn take_from(&mut self, home: &Home<A>) -> AccountWord {
         let mut taken = 0;
         let mut surplus = Run::new();
         for mut slot in home.take_all() {

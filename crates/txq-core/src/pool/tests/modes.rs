@@ -146,7 +146,7 @@ fn half_of_the_bound_kicks() {
 /// node.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has weak exchanges fail at random, which are then counted twice")]
-fn a_look_into_an_empty_inbox_costs_the_same_with_64_nodes() {
+fn a_check_of_an_empty_inbox_costs_the_same_with_64_nodes() {
     let costs = [1, 64].map(|nodes| {
         let nodes: Vec<CpuMask> = (0..nodes).map(|cpu| [cpu].into_iter().collect()).collect();
         let last = nodes.len() as u32 - 1;

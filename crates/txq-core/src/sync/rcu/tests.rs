@@ -57,19 +57,19 @@ fn readers_see_whole_versions_and_old_ones_are_freed() {
     assert_eq!(ALIVE.load(Relaxed), 0);
 }
 
-/// A value that counts its drops, and panics or looks at its own [`Rcu`] meanwhile.
+/// A value that counts its drops, and panics or reads its own [`Rcu`] meanwhile.
 struct Awkward {
     dropped: Arc<AtomicUsize>,
     panics: bool,
-    looks: Option<Weak<Rcu<Native, Awkward>>>,
+    reads: Option<Weak<Rcu<Native, Awkward>>>,
 }
 
 impl Drop for Awkward {
     fn drop(&mut self) {
         self.dropped.fetch_add(1, Relaxed);
-        if let Some(rcu) = self.looks.as_ref().and_then(Weak::upgrade) {
+        if let Some(rcu) = self.reads.as_ref().and_then(Weak::upgrade) {
             assert!(rcu.versions() >= 1);
-            assert!(rcu.reader().get().looks.is_some());
+            assert!(rcu.reader().get().reads.is_some());
         }
         assert!(!self.panics, "a drop panics, as the test wants");
     }
@@ -79,7 +79,7 @@ impl Drop for Awkward {
 #[test]
 fn a_version_whose_drop_panics_is_dropped_once() {
     let dropped = Arc::new(AtomicUsize::new(0));
-    let new = || Awkward { dropped: dropped.clone(), panics: true, looks: None };
+    let new = || Awkward { dropped: dropped.clone(), panics: true, reads: None };
     let panics = |f: &mut dyn FnMut()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
     let rcu = Arc::new(Rcu::<Native, _>::new(new()));
     panics(&mut || rcu.publish(new()));
@@ -100,7 +100,7 @@ fn a_version_whose_drop_panics_is_dropped_once() {
 #[test]
 fn versions_panic_while_the_thread_does() {
     let dropped = Arc::new(AtomicUsize::new(0));
-    let new = || Awkward { dropped: dropped.clone(), panics: true, looks: None };
+    let new = || Awkward { dropped: dropped.clone(), panics: true, reads: None };
     let rcu = Arc::new(Rcu::<Native, _>::new(new()));
     let reader = rcu.reader();
     rcu.publish(new());
@@ -119,14 +119,14 @@ fn a_drop_may_use_its_own_rcu() {
     let count = dropped.clone();
     // On a thread of its own: in a failure it would wait for itself.
     thread::spawn(move || {
-        let rcu = Arc::new_cyclic(|looks| {
+        let rcu = Arc::new_cyclic(|reads| {
             Rcu::<Native, _>::new(Awkward {
                 dropped: count.clone(),
                 panics: false,
-                looks: Some(looks.clone()),
+                reads: Some(reads.clone()),
             })
         });
-        let new = || Awkward { dropped: count.clone(), panics: false, looks: Some(Arc::downgrade(&rcu)) };
+        let new = || Awkward { dropped: count.clone(), panics: false, reads: Some(Arc::downgrade(&rcu)) };
         rcu.publish(new());
         let reader = rcu.reader();
         rcu.publish(new());

@@ -71,7 +71,7 @@ fn the_first_waiter_is_told_from_those_behind_it() {
 fn a_short_wait_is_recorded() {
     let lock = SpinLock::<Native, _>::new(());
     lock.set_recording(true);
-    // The lock was held when the caller looked, and has been released since.
+    // The lock was held when the caller read it, and has been released since.
     assert!(lock.try_lock_soon_slow(Site::Worker, HELD | RECORD).is_some());
     let record = lock.recorded().unwrap();
     let stats = record.at(Site::Worker);

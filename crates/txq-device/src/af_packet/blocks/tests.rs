@@ -25,7 +25,7 @@ impl Memory {
 
     fn status(&self, block: usize) -> &AtomicU32 {
         // SAFETY: within the memory, which lives as long as `self`.
-        unsafe { &*self.base.cast::<u8>().add(block * SMALL + STATUS).cast() }
+        unsafe { &*self.base.cast::<u8>().add(block * SMALL + STATUS_AT).cast() }
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
@@ -45,19 +45,19 @@ impl Memory {
             return false;
         }
         let word = |at, value: usize| self.write(at, &(value as u32).to_ne_bytes());
-        word(FRAMES, frames.len());
-        word(FIRST, 48);
+        word(NUM_FRAMES_AT, frames.len());
+        word(FIRST_FRAME_AT, 48);
         let mut at = 48;
         for frame in frames {
-            let begin = HEADER + 32;
+            let begin = FRAME_HEADER_BYTES + 32;
             let next = (begin + frame.len()).next_multiple_of(16);
-            word(at + NEXT, next);
-            word(at + SECONDS, 1);
-            word(at + NANOSECONDS, frame.len());
-            word(at + HELD, frame.len());
-            word(at + LEN, frame.len());
-            word(at + FLAGS, 0);
-            self.write(at + BEGIN, &(begin as u16).to_ne_bytes());
+            word(at + NEXT_AT, next);
+            word(at + SECONDS_AT, 1);
+            word(at + NANOSECONDS_AT, frame.len());
+            word(at + SNAPLEN_AT, frame.len());
+            word(at + LEN_AT, frame.len());
+            word(at + FLAGS_AT, 0);
+            self.write(at + MAC_AT, &(begin as u16).to_ne_bytes());
             self.write(at + begin - vnet::LEN, &[0; vnet::LEN]);
             self.write(at + begin, frame);
             at += next;
@@ -129,7 +129,7 @@ proptest! {
         prop_assert!(memory.fill(&[vec![1], vec![2]]));
         memory.next = 0;
         for (at, word) in words {
-            if at * 4 != STATUS {
+            if at * 4 != STATUS_AT {
                 memory.write(at * 4, &word.to_ne_bytes());
             }
         }

@@ -73,8 +73,8 @@ fn packets_are_joined_only_where_the_kernel_cuts() {
 #[test]
 fn a_call_has_as_many_messages_as_fit() {
     let many: Vec<Sent> = (0..100).map(|n| (n + 1, 10, 0)).collect();
-    assert_eq!(joined(&RULES, &many), [(1, 1); MESSAGES]);
-    assert_eq!(joined(&RULES, &alike(300, 10)).iter().map(|m| m.0).sum::<usize>(), PARTS);
+    assert_eq!(joined(&RULES, &many), [(1, 1); MAX_MESSAGES]);
+    assert_eq!(joined(&RULES, &alike(300, 10)).iter().map(|m| m.0).sum::<usize>(), MAX_CALL_PACKETS);
 }
 
 #[test]
@@ -150,6 +150,6 @@ fn parts_lead_to_the_payloads_wherever_the_messages_lie() {
                 at += 1;
             }
         }
-        assert_eq!(at, n.min(MESSAGES));
+        assert_eq!(at, n.min(MAX_MESSAGES));
     }
 }

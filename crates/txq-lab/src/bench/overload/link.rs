@@ -37,7 +37,7 @@ const FQ_CODEL: &str = "fq_codel";
 const TBF_SHARE: f64 = 0.8;
 const TBF_BURST: f64 = 0.004;
 /// The share that every cell should reach.
-const GOAL: f64 = 0.95;
+const SHARE_GOAL: f64 = 0.95;
 
 /// Returns the parameters of the star's qdiscs as text.
 fn text(qdisc: &str, rate: u64, txqs: u16, root: Root) -> String {
@@ -147,7 +147,7 @@ fn dpdk(plan: &Plan<'_>, rate: u64, named: bool, cases: &mut Vec<Case>) {
     for (txqs, (lock, name)) in each {
         for batch in plan.batches(&[1]) {
             for threads in plan.threads(THREADS) {
-                if threads > dpdk::MOST {
+                if threads > dpdk::MAX_ENQUEUERS {
                     peers::skip_threads(threads);
                     continue;
                 }
@@ -298,11 +298,11 @@ fn shares(text: &mut String, rows: &[&Row], worst: f64) {
 
 /// Writes how many cells miss the goal, and the worst cell.
 fn summary(text: &mut String, rows: &[&Row]) {
-    let below = rows.iter().filter(|row| share(row) < GOAL).count();
+    let below = rows.iter().filter(|row| share(row) < SHARE_GOAL).count();
     let Some(worst) = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
     let _ = writeln!(
         text,
-        "\n* the worst cell of a table. {below} of {} cells below {GOAL}; worst of all {:.3}: {}, {}, {} threads.",
+        "\n* the worst cell of a table. {below} of {} cells below {SHARE_GOAL}; worst of all {:.3}: {}, {}, {} threads.",
         rows.len(),
         share(worst),
         worst.key.subject(),

@@ -7,9 +7,9 @@ use super::trace::{Call, Calls};
 use crate::sim::state::{Each, State, Times};
 
 /// A line is the qdisc's own if at least this part of the calls of a kind accesses it.
-const MOST: f64 = 0.5;
+const OWN_PART: f64 = 0.5;
 /// A line that fewer flows access than this belongs to one of them: the others are its neighbours in lists.
-const FEW: usize = 24;
+const FEW_FLOWS: usize = 24;
 
 /// Returns the state of a qdisc by its calls.
 pub(super) fn state(name: &str, calls: &Calls, ns: Times) -> State {
@@ -28,12 +28,12 @@ pub(super) fn state(name: &str, calls: &Calls, ns: Times) -> State {
     };
     let touches = |op, line: u64| share(op, &|call: &Call| call.lines.contains_key(&line));
     let fixed: Vec<u64> =
-        written.iter().copied().filter(|&line| ops.iter().any(|&op| touches(op, line) >= MOST)).collect();
+        written.iter().copied().filter(|&line| ops.iter().any(|&op| touches(op, line) >= OWN_PART)).collect();
     let letter = |op, line: u64| {
         let writes = share(op, &|call: &Call| call.lines.get(&line) == Some(&true));
         match touches(op, line) {
-            touches if touches < MOST => '.',
-            _ if writes >= MOST => 'w',
+            touches if touches < OWN_PART => '.',
+            _ if writes >= OWN_PART => 'w',
             _ => 'r',
         }
     };
@@ -55,7 +55,7 @@ pub(super) fn state(name: &str, calls: &Calls, ns: Times) -> State {
                 }
             }
             match (read + wrote) / calls {
-                part if part < MOST => '.',
+                part if part < OWN_PART => '.',
                 _ if wrote > read => 'w',
                 _ => 'r',
             }
@@ -110,7 +110,7 @@ fn owners(calls: &Calls, counts: impl Fn(&u64) -> bool) -> BTreeMap<u64, BTreeMa
 /// Returns the lines of each flow, the ones that it accesses most first.
 fn own_lines(owners: &BTreeMap<u64, BTreeMap<u32, u32>>) -> BTreeMap<u32, Vec<u64>> {
     let mut own: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
-    for (&line, flows) in owners.iter().filter(|(_, flows)| flows.len() < FEW) {
+    for (&line, flows) in owners.iter().filter(|(_, flows)| flows.len() < FEW_FLOWS) {
         if let Some((&flow, &times)) =
             flows.iter().max_by_key(|&(flow, times)| (*times, std::cmp::Reverse(*flow)))
         {

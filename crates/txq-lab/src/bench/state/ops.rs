@@ -20,16 +20,16 @@ pub(super) const FLOWS: u32 = 200;
 /// Buffers: more than any of the qdiscs holds by its limit.
 const BUFFERS: u32 = 4096;
 /// The most of them in use: the others lie in the stock.
-const MOST: u32 = BUFFERS - 1024;
+const MAX_IN_USE: u32 = BUFFERS - 1024;
 /// The most packets that are queued at a time, but for the calls at the limit.
 const QUEUED: u32 = 8;
 /// Rounds before the measurement, and in a trace, each of up to `QUEUED` packets.
-const WARM_UP: u32 = 200;
-const TRACED: u32 = 500;
+const WARM_UP_ROUNDS: u32 = 200;
+const TRACED_ROUNDS: u32 = 500;
 /// Calls at the limit in a trace.
 const AT_LIMIT: u32 = 600;
 /// Virtual time of a call: so short that no packet waits too long for an AQM.
-const STEP: Nanos = 20;
+const CALL_TIME: Nanos = 20;
 
 /// What a marked part of the trace does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +51,11 @@ impl Op {
         [Self::Descriptor, Self::Data, Self::Enqueue, Self::Dequeue, Self::Drop];
 }
 
-/// A store to one of these addresses begins or ends a part of the trace: the first ones begin an [`Op`], and those from [`END`] on
+/// A store to one of these addresses begins or ends a part of the trace: the first ones begin an [`Op`], and those from [`ENDS_AT`] on
 /// end it and name the flow.
-static MARKS: [AtomicU8; END + FLOWS as usize] = [const { AtomicU8::new(0) }; END + FLOWS as usize];
+static MARKS: [AtomicU8; ENDS_AT + FLOWS as usize] = [const { AtomicU8::new(0) }; ENDS_AT + FLOWS as usize];
 /// Where the marks of ends begin.
-pub(super) const END: usize = 8;
+pub(super) const ENDS_AT: usize = 8;
 
 /// Receives the begin and the end of each call.
 pub(super) trait Mark {
@@ -73,7 +73,7 @@ impl Mark for Traced {
     }
     #[inline]
     fn end(&mut self, flow: u32) {
-        MARKS[END + flow as usize].store(1, Relaxed);
+        MARKS[ENDS_AT + flow as usize].store(1, Relaxed);
     }
 }
 
@@ -145,7 +145,7 @@ impl Ops {
         for _ in 0..n {
             let flow = self.below(FLOWS);
             let packet = self.packet(flow)?;
-            self.now += STEP;
+            self.now += CALL_TIME;
             self.qdisc.with(&mut Clock::at(self.now), &mut self.cache, |qdisc, cx| {
                 mark.begin(op);
                 let _dropped_or_queued = qdisc.enqueue(packet, cx);
@@ -162,7 +162,7 @@ impl Ops {
             let flow = self.below(FLOWS);
             batch.push_back(self.packet(flow)?);
         }
-        self.now += STEP;
+        self.now += CALL_TIME;
         self.qdisc.with(&mut Clock::at(self.now), &mut self.cache, |qdisc, cx| {
             while !batch.is_empty() {
                 qdisc.enqueue_batch(&mut batch, cx);
@@ -174,7 +174,7 @@ impl Ops {
     /// Dequeues up to `n` packets, `each` at a time.
     pub(super) fn dequeue(&mut self, n: u32, each: u32, mark: &mut impl Mark) {
         for _ in 0..n.div_ceil(each) {
-            self.now += STEP;
+            self.now += CALL_TIME;
             let (out, budget) = (&mut self.out, Budget::packets(each as usize));
             self.qdisc.with(&mut Clock::at(self.now), &mut self.cache, |qdisc, cx| {
                 mark.begin(Op::Dequeue);
@@ -197,7 +197,7 @@ impl Ops {
 
     /// Enqueues packets until one is dropped; returns whether one is: a limit may be out of reach.
     pub(super) fn fill(&mut self) -> anyhow::Result<bool> {
-        for _ in 0..MOST {
+        for _ in 0..MAX_IN_USE {
             self.enqueue(1, Op::Drop, &mut Unmarked)?;
             if self.dropped() > 0 {
                 return Ok(true);
@@ -214,7 +214,7 @@ impl Ops {
     /// Touches all packets.
     fn touch_packets(&mut self) -> anyhow::Result<()> {
         let mut all = PacketList::new();
-        for _ in 0..MOST {
+        for _ in 0..MAX_IN_USE {
             let mut packet = self.cache.alloc(LEN)?;
             Traced.begin(Op::Descriptor);
             packet.set_mark(1);
@@ -243,13 +243,13 @@ pub fn traced(name: &str) -> anyhow::Result<()> {
     let local = 0_u8;
     let (marks, stack) = (MARKS.as_ptr().addr(), std::ptr::from_ref(&local).addr());
     let mut ops = Ops::new(name)?;
-    ops.turn(WARM_UP, &mut Unmarked)?;
+    ops.turn(WARM_UP_ROUNDS, &mut Unmarked)?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{marks} {stack}")?;
     stdout.flush()?;
     std::io::stdin().read_exact(&mut [0])?;
     ops.touch_packets()?;
-    ops.turn(TRACED, &mut Traced)?;
+    ops.turn(TRACED_ROUNDS, &mut Traced)?;
     if ops.fill()? {
         for _ in 0..AT_LIMIT {
             ops.enqueue(1, Op::Drop, &mut Traced)?;

@@ -5,7 +5,7 @@ use super::trace::Calls;
 use crate::sim::state::{Each, Times};
 
 /// Packets of a call that takes several.
-const TOGETHER: u32 = 32;
+const PACKETS_PER_CALL: u32 = 32;
 /// Calls of a measurement.
 const CALLS: u32 = 2000;
 /// How often all qdiscs are measured in turn. The shortest times count: other programs and hypervisors only add to them.
@@ -51,16 +51,16 @@ impl Shortest {
     fn round(&mut self) -> anyhow::Result<()> {
         let mut ops = Ops::new(&self.text)?;
         let one = shortest(|| (0..CALLS).try_for_each(|_| single(&mut ops)))?;
-        let together = CALLS / TOGETHER;
+        let together = CALLS / PACKETS_PER_CALL;
         let many = shortest(|| {
             (0..together).try_for_each(|_| {
-                ops.enqueue_together(TOGETHER)?;
-                ops.dequeue(TOGETHER, TOGETHER, &mut Unmarked);
+                ops.enqueue_together(PACKETS_PER_CALL)?;
+                ops.dequeue(PACKETS_PER_CALL, PACKETS_PER_CALL, &mut Unmarked);
                 Ok(())
             })
         })?;
         self.one = self.one.min(one.as_nanos() as f64 / f64::from(CALLS));
-        self.many = self.many.min(many.as_nanos() as f64 / f64::from(together * TOGETHER));
+        self.many = self.many.min(many.as_nanos() as f64 / f64::from(together * PACKETS_PER_CALL));
         if ops.fill()? {
             let (before, mut calls) = (ops.dropped(), 0);
             let time = shortest(|| {
@@ -80,7 +80,7 @@ impl Shortest {
     /// Returns the times without that of the packets' buffers. A call of n packets takes `call + n * packet`.
     fn times(&self, around: f64) -> Times {
         let (one, many) = ((self.one - around).max(1.0), (self.many - around).max(0.5));
-        let each = f64::from(TOGETHER);
+        let each = f64::from(PACKETS_PER_CALL);
         let packet = ((many * each - one) / (each - 1.0)).clamp(0.5, one);
         let drop = self
             .full

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 
-use super::ops::{END, FLOWS, Op};
+use super::ops::{ENDS_AT, FLOWS, Op};
 
 /// Bytes of the stack around the address that the traced program prints.
-const STACK: u64 = 8 << 20;
+const STACK_SPAN: u64 = 8 << 20;
 /// The most lines between two packets of one region.
-const NEAR: u64 = 8;
+const REGION_GAP: u64 = 8;
 
 /// A call of a qdisc.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Region {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         for line in lines {
             match parts.last_mut() {
-                Some((_, to)) if line <= *to + NEAR => *to = line,
+                Some((_, to)) if line <= *to + REGION_GAP => *to = line,
                 _ => parts.push((line, line)),
             }
         }
@@ -103,8 +103,8 @@ fn read(trace: impl BufRead, addresses: &OnceLock<(u64, u64)>) -> anyhow::Result
         let Some((kind, address, size)) = access(&line) else { continue };
         if marks.is_empty() {
             let Some(&(first, local)) = addresses.get() else { continue };
-            marks = first..first + (END as u64 + u64::from(FLOWS));
-            stack = local.saturating_sub(STACK)..local + STACK;
+            marks = first..first + (ENDS_AT as u64 + u64::from(FLOWS));
+            stack = local.saturating_sub(STACK_SPAN)..local + STACK_SPAN;
         }
         if kind == Kind::Instruction {
             call.iter_mut().for_each(|call| call.instructions += 1);
@@ -115,10 +115,10 @@ fn read(trace: impl BufRead, addresses: &OnceLock<(u64, u64)>) -> anyhow::Result
                     let op = *Op::ALL.get(mark).context("a mark ends no call")?;
                     call = Some(Call { op, flow: 0, lines: BTreeMap::new(), instructions: 0 });
                 }
-                Some(call) if mark >= END => match call.op {
+                Some(call) if mark >= ENDS_AT => match call.op {
                     Op::Descriptor => descriptors.extend(call.lines.into_keys()),
                     Op::Data => data.extend(call.lines.into_keys()),
-                    _ => calls.push(Call { flow: (mark - END) as u32, ..call }),
+                    _ => calls.push(Call { flow: (mark - ENDS_AT) as u32, ..call }),
                 },
                 Some(_) => bail!("a call begins within another"),
             }

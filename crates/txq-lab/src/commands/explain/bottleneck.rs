@@ -14,24 +14,24 @@ use super::budget::{Budget, percent, share};
 use super::lines;
 
 /// Shares of the time above which something counts as the bottleneck.
-const LINK: f64 = 0.97;
+const LINK_SHARE: f64 = 0.97;
 const WAITS: f64 = 0.25;
 const SPINNING: f64 = 0.5;
 const INTERRUPTS: f64 = 0.9;
 const SOFTIRQS: f64 = 0.9;
-const CPUS: f64 = 0.97;
-const ASLEEP: f64 = 0.4;
-const LINE: f64 = 0.9;
+const CPU_SHARE: f64 = 0.97;
+const ASLEEP_SHARE: f64 = 0.4;
+const LINE_SHARE: f64 = 0.9;
 /// Bits that an Ethernet frame takes on the wire in addition to its own.
-const WIRE: f64 = 24.0 * 8.0;
+const WIRE_BITS: f64 = 24.0 * 8.0;
 
 /// Returns the sentence.
 pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     let report = &point.report;
     let (senders, interrupts) = (report.senders.total(), report.interrupts.total());
     let gbit = point.setup.device.gbit;
-    let wire = point.figure("mbps").unwrap_or_default() + budget.mpps * WIRE;
-    if gbit > 0.0 && wire >= LINK * gbit * 1e3 {
+    let wire = point.figure("mbps").unwrap_or_default() + budget.mpps * WIRE_BITS;
+    if gbit > 0.0 && wire >= LINK_SHARE * gbit * 1e3 {
         return format!("The link is full: frames take {:.1} of its {gbit} Gbit/s.", wire / 1e3);
     }
     let used = report.used.busy + report.used.spinning;
@@ -44,7 +44,7 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         let part = percent(report.used.spinning, all);
         return waiting(point, budget, &format!("CPUs spin {part} of their time"));
     }
-    if let Some((line, of)) = lines::saturated(&report.lines, LINE) {
+    if let Some((line, of)) = lines::saturated(&report.lines, LINE_SHARE) {
         let each = of.transfers as f64 / budget.packets.max(1.0);
         return format!(
             "One cache line never rests: {line} is on its way {:.1} % of the time, {each:.1} times a packet.",
@@ -62,12 +62,12 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     }
     let most = largest(&report.senders);
     let own = phrase("senders", most);
-    if share(used, all) >= CPUS {
+    if share(used, all) >= CPU_SHARE {
         let part = percent(report.senders.of(most).total(), used);
         return format!("No CPU is idle: {part} of their time is {own}.");
     }
     let away = budget.senders_whole.saturating_sub(senders.total());
-    if share(away, budget.senders_whole) >= ASLEEP {
+    if share(away, budget.senders_whole) >= ASLEEP_SHARE {
         if let Workload::UdpStream { offered_mpps, .. } = point.setup.workload
             && offered_mpps > 0.0
         {

@@ -9,16 +9,16 @@ use super::budget::{Budget, percent, share};
 /// Rows of the table, without the one of all others.
 const ROWS: usize = 12;
 /// Lines below this part of the cost of all lines have no row of their own.
-const LITTLE: f64 = 0.005;
+const LITTLE_PART: f64 = 0.005;
 /// A use of lines above this part of their total cost is mentioned.
-const WORTH: f64 = 0.3;
+const WORTH_PART: f64 = 0.3;
 
 /// Returns the table.
 pub(super) fn table(point: &Point<'_>, budget: &Budget) -> String {
     let lines = &point.report.lines;
     let cost = |line: &LineUse| line.time + line.waits;
     let (all, time) = (lines.iter().map(cost).sum(), lines.iter().map(|line| line.time).sum());
-    let many = lines.iter().take(ROWS).take_while(|line| share(cost(line), all) >= LITTLE).count();
+    let many = lines.iter().take(ROWS).take_while(|line| share(cost(line), all) >= LITTLE_PART).count();
     let (told, others) = lines.split_at(many);
     let a_packet = |n: u64| match budget.packets > 0.0 {
         true => format!("{:.2}", n as f64 / budget.packets),
@@ -86,10 +86,10 @@ pub(super) fn saturated(lines: &[LineUse], nearly: f64) -> Option<(String, &Line
     (busiest.busiest >= nearly).then_some((name, busiest))
 }
 
-/// Names the row with the most transfer time if its share is at least [`WORTH`]: the end of a sentence.
+/// Names the row with the most transfer time if its share is at least [`WORTH_PART`]: the end of a sentence.
 pub(super) fn mostly(lines: &[LineUse]) -> String {
     let all = lines.iter().map(|line| line.time).sum();
-    let most = lines.iter().max_by_key(|line| line.time).filter(|line| share(line.time, all) >= WORTH);
+    let most = lines.iter().max_by_key(|line| line.time).filter(|line| share(line.time, all) >= WORTH_PART);
     most.map_or_else(String::new, |line| {
         format!("; of what all lines take, {} is {}", percent(line.time, all), phrase(line))
     })

@@ -18,22 +18,22 @@ use txq::Discipline;
 use crate::commands::sweep::plain;
 
 /// The machine whose fields are all replaced.
-const BASE: &str = "vm-2";
+const BASE_MACHINE: &str = "vm-2";
 /// Lines of the null device's own state, on either side of its ring. The ring is charged by its accesses.
 const DRIVER_LINES: u64 = 1;
 /// The shortest and the longest time of an access, in nanoseconds.
 const HIT: (f64, f64) = (0.01, 100.0);
 /// How near a price must come to what was measured, as a part of it, and after how many trials the search ends anyway.
-const NEAR: f64 = 0.002;
+const CONVERGED_WITHIN: f64 = 0.002;
 const TRIALS: u32 = 20;
 /// Virtual time of the measurement, and of the warm-up before, in milliseconds. With several senders the warm-up ends when
 /// they know that they are busy.
-const TIME: f64 = 2.0;
-const WARM_UP: [f64; 2] = [0.5, 8.0];
+const MEASURED_MS: f64 = 2.0;
+const WARM_UP_MS: [f64; 2] = [0.5, 8.0];
 /// The virtual time of senders that share CPUs.
 const TIME_OF_MANY: f64 = 12.0;
 /// The CPUs that native senders have, at most.
-const CPUS: u64 = 2;
+const NATIVE_CPUS: u64 = 2;
 
 /// What senders do.
 pub(super) struct Work {
@@ -77,10 +77,10 @@ impl Simulated {
             Ok(machine.of_one(NATIVE.priced[0])? - machine.of_one(NATIVE.priced[1])?)
         };
         let first = |hit| Self::with(machine, hit, 0.0).of_one(NATIVE.priced[0]);
-        let hit = solve(ns[0] - ns[1], NEAR * ns[0], apart)?;
+        let hit = solve(ns[0] - ns[1], CONVERGED_WITHIN * ns[0], apart)?;
         let priced = match ns[0] - first(hit)? {
             call if call > 0.0 => Self::with(machine, hit, call),
-            _ => Self::with(machine, solve(ns[0], NEAR * ns[0], first)?, 0.0),
+            _ => Self::with(machine, solve(ns[0], CONVERGED_WITHIN * ns[0], first)?, 0.0),
         };
         let there = States::known().path_ns;
         Ok(Self { code: (ns[0] / there[0] + ns[1] / there[1]) / 2.0, ..priced })
@@ -119,16 +119,16 @@ impl Simulated {
     fn setup(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<Setup> {
         let &Work { ref qdisc, flows, discipline, threads, batch } = work;
         // More senders than CPUs take turns by time slices.
-        let cpus = threads.min(CPUS);
-        let time = if threads > cpus { TIME_OF_MANY } else { TIME };
+        let cpus = threads.min(NATIVE_CPUS);
+        let time = if threads > cpus { TIME_OF_MANY } else { MEASURED_MS };
         let mut table = Table::new();
         let text = |text: &str| Value::String(text.to_owned());
         let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
         for (path, value) in [
-            ("machine", text(BASE)),
+            ("machine", text(BASE_MACHINE)),
             ("tune", Value::Table(Table::try_from(near(&self.machine, cpus as u32, line_ns))?)),
             ("milliseconds", Value::Float(time)),
-            ("warmup", Value::Float(WARM_UP[usize::from(threads > 1)])),
+            ("warmup", Value::Float(WARM_UP_MS[usize::from(threads > 1)])),
             ("overlap", Value::Boolean(true)),
             ("device.ring", whole(NATIVE.ring.into())),
             ("device.null", Value::Boolean(true)),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_prices_make_one_sender_take_what_it_took() {
-        let machine = Machine::named(BASE).unwrap();
+        let machine = Machine::named(BASE_MACHINE).unwrap();
         for goals in [[90.0, 45.0], [300.0, 140.0]] {
             let simulated = Simulated::priced(&machine, goals).unwrap();
             for (discipline, goal) in NATIVE.priced.into_iter().zip(goals) {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_call_costs_nothing_where_its_accesses_take_all_the_time() {
-        let machine = Machine::named(BASE).unwrap();
+        let machine = Machine::named(BASE_MACHINE).unwrap();
         let simulated = Simulated::priced(&machine, [300.0, 50.0]).unwrap();
         assert_eq!(simulated.call(), 0.0);
         assert!((simulated.of_one(NATIVE.priced[0]).unwrap() / 300.0 - 1.0).abs() < 0.01);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn two_senders_take_longer_the_longer_a_line_takes() {
-        let machine = Machine::named(BASE).unwrap();
+        let machine = Machine::named(BASE_MACHINE).unwrap();
         let simulated = Simulated::priced(&machine, [100.0, 50.0]).unwrap();
         let [short, long] = [20.0, 1200.0].map(|way| {
             simulated.cpu_ns_per_packet(&Work::plain(Discipline::Spinlock, 2, 1), Some(way)).unwrap()
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_line_takes_the_measured_way() {
-        let machine = Machine::named(BASE).unwrap();
+        let machine = Machine::named(BASE_MACHINE).unwrap();
         let near = near(&machine, 2, Some(100.0));
         assert_eq!((near.access.same_core, near.access.other_socket), (100.0, 100.0));
         near.check("near").unwrap();

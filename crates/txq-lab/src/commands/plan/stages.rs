@@ -11,7 +11,7 @@ use txq_cli::common::stop::Signals;
 use txq_cli::common::table::number;
 use txq_cli::common::tell::Tell;
 
-use super::ways::{Choice, ENOUGH, Way};
+use super::ways::{Choice, ENOUGH_MARGIN, Way};
 use crate::commands::explain::bottleneck;
 use crate::commands::parallel::{parallel, progress};
 use crate::commands::points::Point;
@@ -19,11 +19,11 @@ use crate::commands::points::Point;
 /// The screening's part of a run's time.
 const SCREENING: f64 = 0.25;
 /// The warm-up before a run, as a part of its time.
-const WARM_UP: f64 = 0.5;
+const WARM_UP_PART: f64 = 0.5;
 /// The shortest warm-up, in milliseconds: the senders' starts are spread over half of it.
 const SHORTEST_WARM_UP: f64 = 0.1;
 /// A way whose screening shows less than this part of the rate is not run with more seeds.
-const NEAR: f64 = 0.85;
+const SCREENED_RATE: f64 = 0.85;
 /// Ways that are run with more seeds at a time, and those of them that promise enough to spare.
 const PROMISING: usize = 6;
 const SAFE: usize = 2;
@@ -106,7 +106,7 @@ impl Stages<'_> {
         let mut changes = choice.changes(self.qdisc);
         changes.push(change("seed", Value::Integer(seed as i64)));
         changes.push(change("milliseconds", Value::Float(self.time * part)));
-        changes.push(change("warmup", Value::Float((self.time * part * WARM_UP).max(SHORTEST_WARM_UP))));
+        changes.push(change("warmup", Value::Float((self.time * part * WARM_UP_PART).max(SHORTEST_WARM_UP))));
         changes.extend(more);
         Ok(self.scenario.setup("plan", &changes)?)
     }
@@ -227,10 +227,12 @@ fn promising(ways: &[Way], rate: f64) -> Vec<usize> {
     let above = |part: f64, n: usize| {
         left.iter().copied().filter(move |&at| ways[at].most().median >= part * rate).take(n)
     };
-    let mut found: Vec<usize> = above(NEAR, PROMISING).collect();
+    let mut found: Vec<usize> = above(SCREENED_RATE, PROMISING).collect();
     // The screening and the seeds differ, so those with enough to spare get a little more than that.
-    let safe: Vec<usize> =
-        above(1.1 * (1.0 + ENOUGH), PROMISING + SAFE).filter(|at| !found.contains(at)).take(SAFE).collect();
+    let safe: Vec<usize> = above(1.1 * (1.0 + ENOUGH_MARGIN), PROMISING + SAFE)
+        .filter(|at| !found.contains(at))
+        .take(SAFE)
+        .collect();
     found.extend(safe);
     if found.is_empty() && first {
         left.sort_by(|&a, &b| ways[b].most().median.total_cmp(&ways[a].most().median));

@@ -11,7 +11,7 @@ use txq_cli::common::table::number;
 use crate::commands::spread::Spread;
 
 /// The margin that counts as enough: simulated throughput may deviate this far from the published one.
-pub(super) const ENOUGH: f64 = 0.25;
+pub(super) const ENOUGH_MARGIN: f64 = 0.25;
 /// The steering rules.
 const STEERING: [&str; 3] = ["near", "far", "hash"];
 
@@ -162,7 +162,7 @@ pub(super) fn advice(ways: &[Way], rate: f64, cause: Option<&str>) -> String {
         }
         Some(way) => {
             let mut text = format!("Use {}: {}, {} to spare", way.choice.words(), spread(way), percent(way));
-            let safe = ways.iter().find(|way| way.meets(rate) && way.margin(rate) >= ENOUGH);
+            let safe = ways.iter().find(|way| way.meets(rate) && way.margin(rate) >= ENOUGH_MARGIN);
             match safe.filter(|safe| safe.choice != way.choice) {
                 Some(safe) => text += &format!("; {} has {}", safe.choice.words(), percent(safe)),
                 None if safe.is_none() => text += ", less than a simulation may be wrong by",

@@ -13,7 +13,7 @@ use txq_cli::common::table::{align, number};
 use super::super::points::Point;
 
 /// Smaller shares of the interrupts' time are not shown, in percent.
-const LITTLE: f64 = 0.05;
+const LITTLE_PERCENT: f64 = 0.05;
 
 /// Returns a line for each point: the throughput, and the CPU time as vmstat would show it. All simulated work was done in
 /// the kernel on the measured machine, so there is no user time.
@@ -105,7 +105,7 @@ pub(super) fn interrupts(points: &[Point<'_>]) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: String, always: bool, time: &dyn Fn(&Point<'_>) -> u64| {
         let shares: Vec<f64> = points.iter().map(|point| percent(point, time(point))).collect();
-        if always || shares.iter().any(|share| *share >= LITTLE) {
+        if always || shares.iter().any(|share| *share >= LITTLE_PERCENT) {
             let cells = shares.iter().map(|share| format!("{share:.1} %"));
             rows.push(std::iter::once(name).chain(cells).collect());
         }
@@ -113,7 +113,7 @@ pub(super) fn interrupts(points: &[Point<'_>]) -> String {
     row("in interrupts".into(), true, &|point| point.report.interrupts.total().total());
     for phase in Phase::ALL {
         let of = |point: &Point<'_>| *point.report.interrupts.of(phase);
-        // An interrupt's work before its first task: waking up and looking for work.
+        // An interrupt's work before its first task: waking up and checking for work.
         let name = if phase == Phase::Private { "its own" } else { phase.name() };
         row(format!("  {name}"), false, &|point| of(point).total());
         row("    lines that come".into(), false, &|point| of(point).lines);

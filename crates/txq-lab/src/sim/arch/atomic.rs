@@ -76,13 +76,13 @@ fn exchange<T>(key: u64, f: impl FnOnce() -> Result<T, T>) -> Result<T, T> {
     }
 }
 
-/// Waits until `look`, which loads and tests the value, returns `Some`; returns that, or `None` when a spin's deadline has
+/// Waits until `load`, which loads and tests the value, returns `Some`; returns that, or `None` when a spin's deadline has
 /// passed.
-fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+fn wait<T>(spin: bool, mut load: impl FnMut() -> Option<T>) -> Option<T> {
     let e = engine();
     let mut deadline = None;
     loop {
-        if let Some(value) = look() {
+        if let Some(value) = load() {
             return Some(value);
         }
         if e.is_null() {
@@ -168,12 +168,12 @@ macro_rules! atomic {
                 access(line(self), Kind::Rmw, || self.0.fetch_and(value, SeqCst))
             }
             fn wait_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
-                let look = || Some(self.load(order)).filter(|value| ok(*value));
-                wait(false, look).expect("it has no deadline")
+                let load = || Some(self.load(order)).filter(|value| ok(*value));
+                wait(false, load).expect("it has no deadline")
             }
             fn wait_to_write(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
-                let look = || Some(self.load_to_write(order)).filter(|value| ok(*value));
-                wait(false, look).expect("it has no deadline")
+                let load = || Some(self.load_to_write(order)).filter(|value| ok(*value));
+                wait(false, load).expect("it has no deadline")
             }
             fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
                 wait(true, || Some(self.load(order)).filter(|value| ok(*value)))

@@ -82,7 +82,7 @@ unsafe fn move_flow<T: ?Sized>(e: *mut Engine, qdisc: &T, frame: &[u8], moves: &
     }
 }
 
-/// Charges a qdisc's look at the frames that it enqueues: at their senders, and at its state of their flows.
+/// Charges a qdisc's reads of the frames that it enqueues: their senders, and its state of their flows.
 #[inline]
 pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     qdisc_and_frames: impl FnOnce() -> (&'p T, F),
@@ -113,7 +113,7 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     });
 }
 
-/// Charges a qdisc's use of its state of the flows whose packets it has dequeued, and its look at these packets.
+/// Charges a qdisc's use of its state of the flows whose packets it has dequeued, and its reads of these packets.
 #[inline]
 pub(super) fn dequeued<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     qdisc_and_frames: impl FnOnce() -> (&'p T, F),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{FRESH, Lines, NONE, table};
+use super::{FRESH_LINE, Lines, NONE, table};
 use crate::sim::ahead::fetch;
 
 impl Lines {
@@ -50,7 +50,7 @@ impl Lines {
 
     #[cold]
     fn add_page(&mut self) {
-        self.lines.resize(self.lines.len() + table::LINES, FRESH);
+        self.lines.resize(self.lines.len() + table::LINES_PER_PAGE, FRESH_LINE);
         self.sharers.resize(self.lines.len() * self.words, 0);
     }
 

@@ -1,11 +1,11 @@
-//! Maps a key to the place of its line: a hash table of pages, each with [`LINES`] adjacent places.
+//! Maps a key to the place of its line: a hash table of pages, each with [`LINES_PER_PAGE`] adjacent places.
 //!
 //! A program's memory lies together, so there are few pages, which stay in the host's caches, and the lines of an object are
 //! neighbours, as in the simulated machine. The table only grows and is never iterated: the positions in it depend on
 //! addresses, and must have no visible effect.
 
 /// Number of lines of a page. With fewer the table has more entries, which compete for the host's caches.
-pub(super) const LINES: usize = 256;
+pub(super) const LINES_PER_PAGE: usize = 256;
 /// Marks a free slot: no page has this number.
 const EMPTY: u64 = u64::MAX;
 
@@ -18,7 +18,7 @@ pub(super) struct Table {
 /// Returns a key's page, and its place there.
 #[inline]
 fn page(key: u64) -> (u64, usize) {
-    (key / LINES as u64, key as usize % LINES)
+    (key / LINES_PER_PAGE as u64, key as usize % LINES_PER_PAGE)
 }
 
 impl Table {
@@ -40,10 +40,10 @@ impl Table {
         loop {
             let (p, number) = self.slots[i];
             if p == page {
-                return number as usize * LINES + place;
+                return number as usize * LINES_PER_PAGE + place;
             }
             if p == EMPTY {
-                return self.add(i, page) * LINES + place;
+                return self.add(i, page) * LINES_PER_PAGE + place;
             }
             i = (i + 1) & (self.slots.len() - 1);
         }

@@ -10,12 +10,12 @@ use super::sample::{Samples, middle_of};
 use super::{CalibrateError, pin};
 
 /// Number of lines that fit into every first-level cache: 4 KiB.
-const FEW: usize = 64;
+const NEAR_LINES: usize = 64;
 /// Sums of independent loads that no other sum waits for.
 const ADDERS: usize = 8;
 /// Number of lines of a window, 2 MiB: more than half of all CPUs' second-level caches keep between two visits, and few
 /// enough pages that their translations stay in the TLB.
-const WINDOW: usize = 1 << 15;
+const WINDOW_LINES: usize = 1 << 15;
 
 /// A line that holds the index of the next one.
 #[repr(align(64))]
@@ -26,13 +26,13 @@ struct Line(usize);
 pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let time = time / 5;
     let [hit, gap, rmw, clock, spin] = pin::on(cpu, || {
-        let few = circle(FEW, FEW).ok_or_else(|| no_memory(FEW))?;
+        let few = circle(NEAR_LINES, NEAR_LINES).ok_or_else(|| no_memory(NEAR_LINES))?;
         let mut at = 0;
         let hit = middle_of(time, 4096, || at = walk(&few, at, 4096));
-        let row: [AtomicU32; FEW] = std::array::from_fn(|_| AtomicU32::new(1));
+        let row: [AtomicU32; NEAR_LINES] = std::array::from_fn(|_| AtomicU32::new(1));
         let gap = middle_of(time, 4096, || {
             let mut sums = [0_u32; ADDERS];
-            for _ in 0..4096 / FEW {
+            for _ in 0..4096 / NEAR_LINES {
                 for loads in black_box(&row).chunks_exact(ADDERS) {
                     sums.iter_mut().zip(loads).for_each(|(sum, load)| *sum += load.load(Ordering::Relaxed));
                 }
@@ -75,8 +75,8 @@ pub(super) struct Walk {
 impl Walk {
     /// Allocates `bytes` in the node of a CPU.
     pub(super) fn new(bytes: usize, cpu: u32) -> Result<Self, CalibrateError> {
-        let count = (bytes / size_of::<Line>()).max(FEW);
-        let lines = pin::on(cpu, || circle(count, WINDOW).ok_or_else(|| no_memory(count)))?;
+        let count = (bytes / size_of::<Line>()).max(NEAR_LINES);
+        let lines = pin::on(cpu, || circle(count, WINDOW_LINES).ok_or_else(|| no_memory(count)))?;
         Ok(Self { lines, at: 0 })
     }
 

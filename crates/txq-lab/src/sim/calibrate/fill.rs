@@ -12,7 +12,7 @@ use crate::sim::topology::{Distance, Topology as Places};
 /// PAUSE instructions of a spin ([`Arch::AtomicU32`](txq_core::arch::Arch) natively).
 const PAUSES: f64 = 64.0;
 /// Linux' minimum base slice in nanoseconds, and the number of CPUs beyond which it stays the same.
-const SLICE: (f64, u32) = (750_000.0, 8);
+const BASE_SLICE: (f64, u32) = (750_000.0, 8);
 
 /// A field's value, and its source.
 type Value = (f64, String);
@@ -125,8 +125,8 @@ pub(super) fn machine(
         turbo: Vec::new(),
     };
 
-    let doublings = topology.cpus().clamp(1, SLICE.1).ilog2();
-    let slice = SLICE.0 * f64::from(1 + doublings);
+    let doublings = topology.cpus().clamp(1, BASE_SLICE.1).ilog2();
+    let slice = BASE_SLICE.0 * f64::from(1 + doublings);
     let note = format!("not measured; Linux' base slice, 0.75 ms x (1 + {doublings})");
     let os = Os {
         clock: filling.measured("os.clock")?,
@@ -202,7 +202,7 @@ fn checks(machine: &Machine, host: &Host, samples: &Samples) -> Vec<Check> {
         add(format!("a line of another CPU, one of {count} {which}"), remote, &|| simulate(0));
         add(format!("a line in the cache, one of {count} {which}"), near, &|| simulate(1));
     }
-    for (threads, name) in visits::CROWDS {
+    for (threads, name) in visits::CROWD_NAMES {
         let cpus: Vec<u32> = (0..threads.min(machine.topology.cpus())).collect();
         add(format!("an addition of {threads} CPUs to one number"), name, &|| {
             Some(simulated::adds(machine, &cpus))

@@ -11,11 +11,11 @@ use super::sample::{Samples, middle_of, middle_one};
 use super::{CalibrateError, pin};
 
 /// Round trips per chunk.
-const TRIPS: u32 = 20;
+const WAKE_TRIPS: u32 = 20;
 /// How long a thread sleeps before it is woken, so that its CPU is idle by then.
-const SLEEP: Duration = Duration::from_micros(50);
+const SLEEP_BEFORE_WAKE: Duration = Duration::from_micros(50);
 /// Marks the end, instead of a time.
-const END: u64 = u64::MAX;
+const END_MARK: u64 = u64::MAX;
 
 /// Measures `os.switch`: two threads on a CPU pass a byte back and forth through pipes. The cost of the pipes themselves,
 /// measured with one thread, is subtracted, as in lmbench's `lat_ctx`.
@@ -34,13 +34,13 @@ pub(super) fn switch(cpu: u32, time: Duration, samples: &mut Samples) -> Result<
         let other = other.map_err(CalibrateError::thread)?;
         let took = pin::on(cpu, move || {
             let mut failed = None;
-            let trip = middle_of(time / 2, 2 * TRIPS, || {
-                for _ in 0..TRIPS {
+            let trip = middle_of(time / 2, 2 * WAKE_TRIPS, || {
+                for _ in 0..WAKE_TRIPS {
                     failed = failed.take().or(hand(&mut near_writer, &mut near_reader, false).err());
                 }
             });
-            let alone = middle_of(time / 2, TRIPS, || {
-                for _ in 0..TRIPS {
+            let alone = middle_of(time / 2, WAKE_TRIPS, || {
+                for _ in 0..WAKE_TRIPS {
                     failed = failed.take().or(hand(&mut own_writer, &mut own_reader, false).err());
                 }
             });
@@ -86,21 +86,21 @@ pub(super) fn wake(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Res
     let took = thread::scope(|scope| {
         let sleeper = thread::Builder::new().spawn_scoped(scope, move || {
             let pinned = pin::pin_to(b);
-            while pinned.is_ok() && stop.load(Ordering::Acquire) != END {
+            while pinned.is_ok() && stop.load(Ordering::Acquire) != END_MARK {
                 woken.store(0, Ordering::Release);
                 event.wait(None);
                 woken.store(Native::now(), Ordering::Release);
                 // The waker reads the time before the next sleep begins.
-                while woken.load(Ordering::Acquire) > 1 && stop.load(Ordering::Acquire) != END {
+                while woken.load(Ordering::Acquire) > 1 && stop.load(Ordering::Acquire) != END_MARK {
                     thread::yield_now();
                 }
             }
-            woken.store(END, Ordering::Release);
+            woken.store(END_MARK, Ordering::Release);
             pinned
         });
         let sleeper = sleeper.map_err(CalibrateError::thread)?;
         let took = pin::on(a, || Ok(wake_for(time, event, woken)));
-        stop.store(END, Ordering::Release);
+        stop.store(END_MARK, Ordering::Release);
         event.notify();
         pin::join(sleeper)?;
         took
@@ -118,8 +118,8 @@ fn wake_for(time: Duration, event: &impl Event, woken: &AtomicU64) -> (Vec<f64>,
         let asleep = Instant::now();
         loop {
             match woken.load(Ordering::Acquire) {
-                END => return (wakes, wakeups),
-                0 if asleep.elapsed() >= SLEEP => break,
+                END_MARK => return (wakes, wakeups),
+                0 if asleep.elapsed() >= SLEEP_BEFORE_WAKE => break,
                 _ => thread::yield_now(),
             }
         }
@@ -129,7 +129,7 @@ fn wake_for(time: Duration, event: &impl Event, woken: &AtomicU64) -> (Vec<f64>,
         let ran = loop {
             match woken.load(Ordering::Acquire) {
                 0 => thread::yield_now(),
-                END => return (wakes, wakeups),
+                END_MARK => return (wakes, wakeups),
                 ran => break ran,
             }
         };

@@ -18,11 +18,11 @@ const PING: u32 = 0;
 const PONG: u32 = 1;
 const END: u32 = 2;
 /// Round trips per chunk.
-const TRIPS: u32 = 200;
+const LINE_TRIPS: u32 = 200;
 /// An upper bound of a line's transfer time on every machine, in nanoseconds.
 const LONGEST_WAY: f64 = 5000.0;
 /// How long to retry until a time is plausible.
-const PATIENCE: Duration = Duration::from_millis(300);
+const RETRY_TIME: Duration = Duration::from_millis(300);
 /// Additions per chunk.
 const ADDS: u32 = 2000;
 
@@ -45,7 +45,7 @@ pub(super) fn way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, Calibra
     let start = Instant::now();
     loop {
         let way = exchange(a, b, time)?.filter(|&way| way < LONGEST_WAY);
-        if way.is_some() || start.elapsed() > PATIENCE.max(time) {
+        if way.is_some() || start.elapsed() > RETRY_TIME.max(time) {
             return Ok(way);
         }
     }
@@ -56,8 +56,8 @@ fn exchange(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateErro
     beside(
         (a, b),
         || {
-            middle_of(time, 2 * TRIPS, || {
-                for _ in 0..TRIPS {
+            middle_of(time, 2 * LINE_TRIPS, || {
+                for _ in 0..LINE_TRIPS {
                     if !take(&turn.0, PING, PONG) {
                         break;
                     }

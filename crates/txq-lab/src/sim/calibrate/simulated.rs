@@ -12,7 +12,7 @@ use super::visits::Steps;
 use crate::sim::{Machine, Picos, Sim, Task, World, sim};
 
 /// Virtual time of a benchmark, in nanoseconds.
-const TIME: Nanos = 200_000;
+const BENCH_TIME: Nanos = 200_000;
 
 fn on(cpu: u32) -> Task {
     Task { cpu: Some(cpu), ..Task::default() }
@@ -26,17 +26,17 @@ pub(super) fn visits(machine: &Machine, (a, b): (u32, u32), period: Nanos) -> Op
     let (own, taken) = (number.clone(), steps.clone());
     world.spawn(on(a), move || {
         let mut steps = Steps::default();
-        steps.take::<Sim>(&own, TIME);
+        steps.take::<Sim>(&own, BENCH_TIME);
         taken.replace(steps);
     });
     world.spawn(on(b), move || {
-        while Sim::now() < TIME {
+        while Sim::now() < BENCH_TIME {
             // A tenth more or less: otherwise the two would stay in step.
             sim::work((period * 900 + sim::random() % (period * 200)) as Picos);
             number.fetch_add(1, AcqRel);
         }
     });
-    world.run(2 * TIME * 1000);
+    world.run(2 * BENCH_TIME * 1000);
     steps.take().loss()
 }
 
@@ -52,8 +52,8 @@ pub(super) fn adds(machine: &Machine, cpus: &[u32]) -> f64 {
             }
         });
     }
-    let outcome = world.run(TIME * 1000);
-    TIME as f64 / outcome.accesses as f64
+    let outcome = world.run(BENCH_TIME * 1000);
+    BENCH_TIME as f64 / outcome.accesses as f64
 }
 
 /// Returns how long CPU `a` takes for each of 64 lines that CPU `b` has written, and for each once more, in nanoseconds.
@@ -62,8 +62,8 @@ pub(super) fn loads(machine: &Machine, (a, b): (u32, u32), loads: Loads) -> [Opt
     let lines = Arc::new(Lines::<Sim>::new(loads));
     let times = Rc::new(RefCell::new(None));
     let (read, taken) = (lines.clone(), times.clone());
-    world.spawn(on(a), move || drop(taken.replace(Some(read.read(TIME)))));
+    world.spawn(on(a), move || drop(taken.replace(Some(read.read(BENCH_TIME)))));
     world.spawn(on(b), move || lines.write());
-    world.run(2 * TIME * 1000);
+    world.run(2 * BENCH_TIME * 1000);
     times.take().map_or([None; 2], Times::medians)
 }

@@ -17,7 +17,7 @@ use super::{CalibrateError, pin};
 pub(super) const PERIODS: [(Nanos, &str); 3] =
     [(200, "visit.200"), (1000, "visit.1000"), (5000, "visit.5000")];
 /// Steps without a visit that are kept for comparison.
-const USUAL: usize = 4096;
+const USUAL_STEPS: usize = 4096;
 
 /// The lengths of an owner's steps.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Steps {
             let step = (now - before) as f64;
             if found != expected {
                 self.visited.push(step);
-            } else if self.usual.len() < USUAL {
+            } else if self.usual.len() < USUAL_STEPS {
                 self.usual.push(step);
             }
             (before, expected) = (now, found + 1);
@@ -79,7 +79,7 @@ pub(super) fn visits(a: u32, b: u32, time: Duration, samples: &mut Samples) -> R
 }
 
 /// Names of the samples by the number of threads.
-pub(super) const CROWDS: [(u32, &str); 10] = [
+pub(super) const CROWD_NAMES: [(u32, &str); 10] = [
     (1, "adds.1"),
     (2, "adds.2"),
     (4, "adds.4"),

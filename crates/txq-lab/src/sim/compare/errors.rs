@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Row, WITHIN};
+use super::{MAX_DEVIATION, Row};
 
 /// The kind of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 /// Figures that are rates.
-const RATES: [&str; 4] = ["mpps", "mbps", "ktps", "kreq"];
+const RATE_FIGURES: [&str; 4] = ["mpps", "mbps", "ktps", "kreq"];
 /// Points whose published values are nearer to one another than this have no order: measurements repeat no better.
 const TIE: f64 = 0.02;
 
@@ -38,7 +38,7 @@ impl Kind {
     /// Returns the kind of a figure that is no ratio; `None` for other figures.
     fn of(figure: &str) -> Option<Self> {
         match figure {
-            _ if RATES.contains(&figure) => Some(Self::Rate),
+            _ if RATE_FIGURES.contains(&figure) => Some(Self::Rate),
             _ if figure.contains("_wait_") || figure.ends_with("_contended") => Some(Self::Wait),
             _ if figure.ends_with("_percent") => Some(Self::Share),
             _ => None,
@@ -78,7 +78,7 @@ impl Errors {
             predictions: all.len(),
             mean: all.iter().sum::<f64>() / all.len() as f64,
             median,
-            near: all.iter().filter(|error| **error <= WITHIN).count(),
+            near: all.iter().filter(|error| **error <= MAX_DEVIATION).count(),
             within_two,
         })
     }
@@ -124,7 +124,7 @@ pub fn signs(rows: &[Row]) -> (usize, usize) {
 
 /// Returns whether a figure is a rate divided by another point's.
 fn is_ratio_of_rates(figure: &str) -> bool {
-    figure.split_once(" over ").is_some_and(|(figure, _)| RATES.contains(&figure))
+    figure.split_once(" over ").is_some_and(|(figure, _)| RATE_FIGURES.contains(&figure))
 }
 
 #[cfg(test)]

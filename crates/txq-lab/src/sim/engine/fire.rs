@@ -13,7 +13,7 @@ impl Engine {
         let cpu = self.tasks[task as usize].cpu;
         (self.current, self.cpu, self.now) = (task, cpu, now);
         self.slowness = self.slowness_of(cpu);
-        self.look();
+        self.set_horizon();
         if let Some(next) = self.queue.first_task() {
             let thread = (&raw const self.tasks[next as usize]).addr();
             fetch(thread);
@@ -26,7 +26,7 @@ impl Engine {
 
     /// Sets the horizon: how far the running task may go.
     #[inline]
-    pub(super) fn look(&mut self) {
+    pub(super) fn set_horizon(&mut self) {
         let resched = self.resched(self.cpu);
         self.horizon = if resched { 0 } else { self.queue.first() };
     }

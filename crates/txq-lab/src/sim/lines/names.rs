@@ -8,12 +8,12 @@ use crate::sim::keys::{self, Of};
 use crate::sim::ledger::Phase;
 
 /// How many names that begin before an address are checked for whether they cover it: more than parts are nested.
-const NESTED: usize = 64;
+const MAX_NESTED: usize = 64;
 /// Bytes of a line, as a power of two.
-const LINE: u32 = 6;
+const LINE_LOG2: u32 = 6;
 /// Names of simulated memory that has no address here.
-const FLOW: &str = "qdisc: a flow";
-const SENDER: &str = "sender: its socket";
+const FLOW_NAME: &str = "qdisc: a flow";
+const SENDER_NAME: &str = "sender: its socket";
 
 /// The kind of object on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Names {
 
     /// Returns the smallest named span that contains an address: its length and its kind.
     fn at(&self, address: u64) -> Option<(u64, Kind)> {
-        let before = self.spans.range(..=(address, u64::MAX)).rev().take(NESTED);
+        let before = self.spans.range(..=(address, u64::MAX)).rev().take(MAX_NESTED);
         let mut around = before.map(|((from, end), kind)| (*from, !end, *kind));
         around.find(|(_, end, _)| *end > address).map(|(from, end, kind)| (end - from, kind))
     }
@@ -72,10 +72,10 @@ impl Names {
     pub(super) fn of(&self, key: u64, phase: Phase) -> Kind {
         let found = match keys::of(key) {
             Of::Object(at) => self.at(at).map(|(_, kind)| kind),
-            Of::Flow => self.known.get(FLOW).copied(),
-            Of::Sender => self.known.get(SENDER).copied(),
+            Of::Flow => self.known.get(FLOW_NAME).copied(),
+            Of::Sender => self.known.get(SENDER_NAME).copied(),
             Of::Line => {
-                let (from, to) = (key << LINE, (key + 1) << LINE);
+                let (from, to) = (key << LINE_LOG2, (key + 1) << LINE_LOG2);
                 // If a lock word and its guarded value share a line, the line is contended for the lock word.
                 let within =
                     self.spans.range((from, 0)..(to, 0)).map(|((from, end), kind)| (!end - from, *kind));
@@ -118,7 +118,7 @@ pub(crate) fn forget() {
 /// Returns the names collected so far, and stops collecting.
 pub(super) fn take() -> Names {
     let mut names = NAMES.take().unwrap_or_default();
-    for text in [FLOW, SENDER] {
+    for text in [FLOW_NAME, SENDER_NAME] {
         names.kind(text.to_owned());
     }
     names

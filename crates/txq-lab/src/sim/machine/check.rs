@@ -13,15 +13,15 @@ pub const MAX_CPUS: u32 = 4096;
 /// The most lines that a core can wait for while it continues.
 const MAX_FLIGHT: u32 = 256;
 /// The least time of an operation that a program can repeat: a picosecond, so that time advances.
-const LEAST: f64 = 0.001;
+const SHORTEST_OPERATION: f64 = 0.001;
 /// The clocks of a core, in GHz.
-const CLOCKS: RangeInclusive<f64> = 0.1..=10.0;
+const CLOCK_GHZ: RangeInclusive<f64> = 0.1..=10.0;
 /// The longest access: 0.1 ms.
 const ACCESS: f64 = 1e5;
 /// The longest operation of the operating system: 10 s.
 const OS: f64 = 1e10;
 /// The shortest time slice: 1 us.
-const SLICE: f64 = 1e3;
+const SHORTEST_SLICE: f64 = 1e3;
 
 impl Machine {
     /// Checks that the machine can be simulated; `file` is its name in errors.
@@ -72,8 +72,12 @@ impl Machine {
             }
         }
         for &clock in &c.turbo {
-            if !CLOCKS.contains(&clock) {
-                return wrong("core.turbo", clock, format!("use {} to {} GHz", CLOCKS.start(), CLOCKS.end()));
+            if !CLOCK_GHZ.contains(&clock) {
+                return wrong(
+                    "core.turbo",
+                    clock,
+                    format!("use {} to {} GHz", CLOCK_GHZ.start(), CLOCK_GHZ.end()),
+                );
             }
         }
         for (field, value, low, high) in self.times() {
@@ -105,25 +109,25 @@ impl Machine {
     fn times(&self) -> [(&'static str, f64, f64, f64); 20] {
         let (a, l, c, o) = (&self.access, &self.line, &self.core, &self.os);
         [
-            ("access.hit", a.hit, LEAST, ACCESS),
+            ("access.hit", a.hit, SHORTEST_OPERATION, ACCESS),
             ("access.hit_gap", a.hit_gap, 0.0, ACCESS),
-            ("access.rmw", a.rmw, LEAST, ACCESS),
-            ("access.same_core", a.same_core, LEAST, ACCESS),
-            ("access.same_complex", a.same_complex, LEAST, ACCESS),
-            ("access.same_die", a.same_die, LEAST, ACCESS),
-            ("access.same_socket", a.same_socket, LEAST, ACCESS),
-            ("access.other_socket", a.other_socket, LEAST, ACCESS),
-            ("access.memory", a.memory, LEAST, ACCESS),
-            ("access.other_memory", a.other_memory, LEAST, ACCESS),
+            ("access.rmw", a.rmw, SHORTEST_OPERATION, ACCESS),
+            ("access.same_core", a.same_core, SHORTEST_OPERATION, ACCESS),
+            ("access.same_complex", a.same_complex, SHORTEST_OPERATION, ACCESS),
+            ("access.same_die", a.same_die, SHORTEST_OPERATION, ACCESS),
+            ("access.same_socket", a.same_socket, SHORTEST_OPERATION, ACCESS),
+            ("access.other_socket", a.other_socket, SHORTEST_OPERATION, ACCESS),
+            ("access.memory", a.memory, SHORTEST_OPERATION, ACCESS),
+            ("access.other_memory", a.other_memory, SHORTEST_OPERATION, ACCESS),
             ("line.read_gap", l.read_gap, 0.0, ACCESS),
             ("core.pause", c.pause, 0.0, ACCESS),
             ("core.window", c.window, 0.0, ACCESS),
-            ("os.clock", o.clock, LEAST, OS),
+            ("os.clock", o.clock, SHORTEST_OPERATION, OS),
             ("os.switch", o.switch, 0.0, OS),
             ("os.interrupt", o.interrupt, 0.0, OS),
             ("os.wake", o.wake, 0.0, OS),
             ("os.wakeup", o.wakeup, 0.0, OS),
-            ("os.slice", o.slice, SLICE, OS),
+            ("os.slice", o.slice, SHORTEST_SLICE, OS),
             ("os.spin", o.spin, 0.0, OS),
         ]
     }

@@ -2,10 +2,10 @@
 
 use super::{CpuUse, Mode};
 use crate::sim::cache::NONE;
+use crate::sim::core_speed::UNIT;
 use crate::sim::engine::Engine;
 use crate::sim::ledger::Phase;
 use crate::sim::machine::Picos;
-use crate::sim::pace::UNIT;
 
 impl Engine {
     /// Changes the CPU's mode from `now` on, and accounts the time before to the old mode.
@@ -71,7 +71,7 @@ impl Engine {
         self.pace.slowness(self.lines.topology().place(cpu))
     }
 
-    /// Advances the running task's clock by `time` of work, which takes as long as the [`Pace`](crate::sim::pace::Pace) says.
+    /// Advances the running task's clock by `time` of work, which takes as long as the [`CoreSpeed`](crate::sim::core_speed::CoreSpeed) says.
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         let time = (time * self.slowness) / UNIT;

@@ -1,15 +1,15 @@
 //! A heap with four children per node: half as deep as a binary one, and the children of a node share a cache line.
 
-use super::{Key, LAST};
+use super::{Key, LAST_KEY};
 
 #[derive(Debug, Default)]
 pub(super) struct Heap(Vec<Key>);
 
 impl Heap {
-    /// Returns the least key, or [`LAST`].
+    /// Returns the least key, or [`LAST_KEY`].
     #[inline]
     pub(super) fn first(&self) -> Key {
-        self.0.first().map_or(LAST, |key| *key)
+        self.0.first().map_or(LAST_KEY, |key| *key)
     }
 
     pub(super) fn put(&mut self, key: Key) {

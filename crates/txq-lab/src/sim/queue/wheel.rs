@@ -1,7 +1,7 @@
 //! A wheel of slots, each of which covers a short time (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987).
 //! The keys of a slot are sorted; a bitmap marks non-empty slots.
 
-use super::{Key, LAST, at};
+use super::{Key, LAST_KEY, at};
 use crate::sim::machine::Picos;
 
 /// A slot covers 2 to the power of this, in picoseconds.
@@ -9,13 +9,13 @@ const SLOT: u32 = 8;
 /// Number of slots: 64 words of 64 bits.
 const SLOTS: usize = 64 * 64;
 /// Maximum number of keys.
-const MOST: u16 = 1 << 13;
+const MAX_KEYS: u16 = 1 << 13;
 /// No key.
 const NIL: u16 = u16::MAX;
 
 #[derive(Debug)]
 pub(super) struct Wheel {
-    /// The least key; [`LAST`] when there is none.
+    /// The least key; [`LAST_KEY`] when there is none.
     first: Key,
     /// The current time in slots, counted from time 0. All keys belong to this slot and the [`SLOTS`] - 1 after it.
     now: u64,
@@ -32,10 +32,10 @@ pub(super) struct Wheel {
 impl Wheel {
     pub(super) fn new() -> Self {
         let slots = Box::new([NIL; SLOTS]);
-        Self { first: LAST, now: 0, words: 0, bits: [0; 64], slots, keys: Vec::new(), free: NIL }
+        Self { first: LAST_KEY, now: 0, words: 0, bits: [0; 64], slots, keys: Vec::new(), free: NIL }
     }
 
-    /// Returns the least key, or [`LAST`].
+    /// Returns the least key, or [`LAST_KEY`].
     #[inline]
     pub(super) fn first(&self) -> Key {
         self.first
@@ -49,7 +49,7 @@ impl Wheel {
             return false;
         }
         let place = match self.free {
-            NIL if self.keys.len() == usize::from(MOST) => return false,
+            NIL if self.keys.len() == usize::from(MAX_KEYS) => return false,
             NIL => {
                 self.keys.push((key, NIL));
                 self.keys.len() as u16 - 1
@@ -84,7 +84,7 @@ impl Wheel {
         self.free = place;
         self.slots[slot] = next;
         let least = if next == NIL { self.empty(slot) } else { next };
-        self.first = self.keys.get(usize::from(least)).map_or(LAST, |(key, _)| *key);
+        self.first = self.keys.get(usize::from(least)).map_or(LAST_KEY, |(key, _)| *key);
     }
 
     /// Marks a slot as empty; returns the first key of the next slot that is not.

@@ -5,7 +5,7 @@
 use txq::stats::log2::Log2;
 
 /// The first bucket begins at 2^7 ns, and each next one at twice that.
-const FIRST: u32 = 7;
+const FIRST_BUCKET: u32 = 7;
 /// Counts with busylock.
 const BEFORE: [u64; 12] = [0, 21, 631, 27_328, 265_392, 417_543, 826_292, 733_822, 19_055, 17_240, 25_633, 4];
 /// Counts with llist.
@@ -20,7 +20,7 @@ pub fn published(scenario: &str, variant: &str) -> Option<Log2> {
         _ => return None,
     };
     let mut times = Log2::new();
-    for (order, count) in (FIRST..).zip(counts) {
+    for (order, count) in (FIRST_BUCKET..).zip(counts) {
         times.add(1 << order, count);
     }
     Some(times)

@@ -15,7 +15,7 @@ use crate::sim::times::Times;
 
 /// Number of CPUs on which the published contention was counted, for one second. They had senders: of their eight seconds
 /// up to 7.1 were waits.
-const WATCHED: f64 = 8.0;
+const CONTENTION_CPUS: f64 = 8.0;
 
 /// Prefixes of the names of figures that come from the run with recording.
 pub(super) const BY_RECORD: [&str; 6] = ["enqueue_", "retake_", "path_", "root_", "run_waiters", "xmit_mode"];
@@ -86,7 +86,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
 /// Adds the waits by site and on a packet's whole path, as perf reported them for eight CPUs, and the root lock as lock_stat
 /// reported it. perf does not see the first waiter at a lock ([`LockStats::queued`]).
 fn locks(report: &Report, senders: u32, put: &mut impl FnMut(&str, f64)) {
-    let share = WATCHED / f64::from(senders.min(report.cpus)) / report.whole;
+    let share = CONTENTION_CPUS / f64::from(senders.min(report.cpus)) / report.whole;
     let (enqueue, retake, worker) = (Site::Enqueue, Site::Retake, Site::Worker);
     let whole: &[Site] = &[enqueue, retake, worker];
     for (sites, name) in [(&[enqueue][..], "enqueue"), (&[retake], "retake"), (whole, "path")] {

@@ -8,7 +8,7 @@ use toml::Table;
 use txq::Discipline;
 use txq::tc::Handle;
 
-use crate::sim::footprint::{Footprint, MOST};
+use crate::sim::footprint::{Footprint, MAX_LINES};
 use crate::sim::machine::Scale;
 use crate::sim::moves::Known;
 use crate::sim::prices::Prices;
@@ -361,10 +361,10 @@ impl Setup {
             within(&format!("prices.{name}"), price, 0.0, 1e6)?;
         }
         for (name, lines) in self.lines.all() {
-            within(&format!("lines.{name}"), lines.into(), 0.0, MOST.into())?;
+            within(&format!("lines.{name}"), lines.into(), 0.0, MAX_LINES.into())?;
         }
         let of_qdisc = self.lines.qdisc + self.lines.dequeue;
-        within("the sum of lines.qdisc and lines.dequeue", of_qdisc.into(), 0.0, MOST.into())?;
+        within("the sum of lines.qdisc and lines.dequeue", of_qdisc.into(), 0.0, MAX_LINES.into())?;
         let many = |name: &str, value: u32| within(&format!("workload.{name}"), value.into(), 1.0, 16_384.0);
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);

@@ -3,7 +3,7 @@
 use super::{Done, Port, answers, send, work};
 
 /// The part of a transaction's work that the answer's interrupt does: the receive path, and the wake-up.
-pub(super) const ANSWER: f64 = 0.4;
+pub(super) const ANSWER_PART: f64 = 0.4;
 
 /// A pair.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn run(self, port: &mut Port, done: &Done) {
         loop {
-            work(self.private * (1.0 - ANSWER));
+            work(self.private * (1.0 - ANSWER_PART));
             if send(port, self.number, self.bytes) {
                 answers::wait(self.number);
                 done.one();

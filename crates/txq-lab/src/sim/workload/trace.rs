@@ -20,9 +20,9 @@ use crate::sim::machine::Picos;
 use crate::sim::sim;
 
 /// Length of an Ethernet header.
-const LEAST: u32 = 14;
+const SHORTEST_PACKET: u32 = 14;
 /// Length of the longest packet that offloads produce, with its Ethernet header.
-const MOST: u32 = 65_549;
+const LONGEST_PACKET: u32 = 65_549;
 /// Maximum size of a pool's memory.
 const MEMORY: u64 = 4 << 30;
 /// Picoseconds in a nanosecond.
@@ -39,7 +39,7 @@ pub(crate) enum TraceError {
     Empty { name: String },
     /// A frame is longer than any card sends.
     #[error(
-        "workload.file: capture \"{name}\", frame {frame}: {bytes} bytes on the wire, and {MOST} are the most: \
+        "workload.file: capture \"{name}\", frame {frame}: {bytes} bytes on the wire, and {LONGEST_PACKET} are the most: \
          `editcap \"{name}\" OUT {frame}` copies all others"
     )]
     Long { name: String, frame: u64, bytes: u32 },
@@ -81,8 +81,8 @@ impl Trace {
         let mut frames = capture.frames();
         while frames.advance()? {
             let frame = frames.frame();
-            let (name, bytes) = (capture.name(), frame.wire_len.max(LEAST));
-            if bytes > MOST {
+            let (name, bytes) = (capture.name(), frame.wire_len.max(SHORTEST_PACKET));
+            if bytes > LONGEST_PACKET {
                 return Err(TraceError::Long { name: name.to_owned(), frame: frame.number, bytes });
             }
             let kept = &frame.data[..frame.data.len().min(HEAD)];
@@ -108,7 +108,7 @@ impl Trace {
 
     /// Returns the length of the longest packet.
     pub(super) fn longest(&self) -> u32 {
-        self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(LEAST)
+        self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(SHORTEST_PACKET)
     }
 
     /// Returns the frame numbers of each sender, in order.

@@ -8,7 +8,7 @@ use crate::sim::machine::Picos;
 use crate::sim::sim;
 
 /// How much later than asked a sleep ends: Linux's default (`PR_SET_TIMERSLACK`). The packets due until then follow at once.
-const SLACK: Picos = 50_000_000;
+const TIMER_SLACK: Picos = 50_000_000;
 
 /// A sender.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl Udp {
                 // Uniform, so that the gaps are the same on every machine, whose logarithms differ.
                 due += (sim::random() >> 11) % (2 * gap).max(1);
                 if due > sim::now() {
-                    sim::sleep_until(due + SLACK);
+                    sim::sleep_until(due + TIMER_SLACK);
                 }
             }
             work(self.private * self.batch as f64);

@@ -8,7 +8,7 @@ const USAGE: &str = "Usage: ... gact <ACTION> [INDEX]
 Where: \tACTION := reclassify | drop | continue | pass | pipe
 \tINDEX := index value used";
 
-/// The decisions, in the order in which tc looks for one that begins like a word.
+/// The decisions, in the order in which tc compares their beginnings with a word.
 pub(super) const SHORT: [&str; 7] = ["continue", "drop", "shot", "pass", "ok", "reclassify", "pipe"];
 
 /// How a packet goes on after an action (`TC_ACT_*`).
@@ -81,7 +81,7 @@ pub(super) fn parse(word: &str, words: &mut Words<'_>) -> Result<(Control, Optio
         let error = ParseError::new(format!("Bad action type {word}")).with_usage(USAGE);
         return Err(error.with_remedy(match word {
             "trap" | "goto" | "jump" => format!("there is no {word}"),
-            _ => super::KINDS.to_owned(),
+            _ => super::KINDS_HINT.to_owned(),
         }));
     };
     if words.peek().is_some_and(|word| full(word, &["random"]) == "random") {

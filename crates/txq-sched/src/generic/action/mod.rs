@@ -148,7 +148,7 @@ impl Actions {
             let (kind, asked) = match word {
                 "action" if words.peek().is_some() => continue,
                 "action" => return Err(ParseError::incomplete("action")),
-                "help" => return Err(ParseError::new("Illegal \"action\"").with_remedy(KINDS)),
+                "help" => return Err(ParseError::new("Illegal \"action\"").with_remedy(KINDS_HINT)),
                 "police" => wrapped(word, words, |words| {
                     if words.peek().is_none() {
                         return Err(ParseError::incomplete("police"));
@@ -168,9 +168,9 @@ impl Actions {
                 word => gact::parse(word, words).map(|(control, index)| (Kind::Gact(control), index))?,
             };
             list.push(Action { kind, asked, number: None, counters: Counters::default() });
-            if list.len() > MOST {
+            if list.len() > MAX_ACTIONS {
                 return Err(ParseError::new("RTNETLINK answers: Invalid argument")
-                    .with_remedy(format!("a rule has {MOST} actions at most")));
+                    .with_remedy(format!("a rule has {MAX_ACTIONS} actions at most")));
             }
         }
         // As in the kernel, a rule with the old `police` has no other actions, wherever they stand (`tcf_exts_validate`).
@@ -310,8 +310,8 @@ fn ends_list(word: &str) -> bool {
 }
 
 /// The most actions of a rule (`TCA_ACT_MAX_PRIO`).
-const MOST: usize = 32;
-const KINDS: &str = "actions are drop, ok, pipe, continue, reclassify, police, skbedit and mirred";
+const MAX_ACTIONS: usize = 32;
+const KINDS_HINT: &str = "actions are drop, ok, pipe, continue, reclassify, police, skbedit and mirred";
 
 /// Parses an action whose errors tc wraps in `Illegal "action"`.
 fn wrapped<'a, T>(

@@ -50,7 +50,7 @@ const SHORT: [&str; 14] = [
 ];
 
 /// The longest conforming packet where a rate is given and no `mtu`: the table of 255 cells of 8 bytes that tc computes.
-const TABLE: u32 = 255 << 3;
+const TABLE_MTU: u32 = 255 << 3;
 
 /// A bucket of time.
 #[derive(Debug, Clone)]
@@ -203,7 +203,7 @@ impl Police {
             return Err(illegal("'peakrate' requires 'rate' and 'mtu'."));
         }
         let most = match mtu {
-            0 if bytes > 0 => TABLE,
+            0 if bytes > 0 => TABLE_MTU,
             0 => u32::MAX,
             mtu => mtu,
         };
@@ -281,7 +281,7 @@ impl Police {
         if let Some(bucket) = &self.packets {
             text.push_str(&format!(" pkts_rate {} pkts_burst {}", bucket.rate.rate, self.packet_burst));
         }
-        if self.mtu != u32::MAX && !(self.mtu == TABLE && self.bucket.is_some() && self.peak.is_none()) {
+        if self.mtu != u32::MAX && !(self.mtu == TABLE_MTU && self.bucket.is_some() && self.peak.is_none()) {
             text.push_str(&format!(" mtu {}", self.mtu));
         }
         if let Some(bucket) = &self.peak {

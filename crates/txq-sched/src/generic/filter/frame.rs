@@ -15,7 +15,7 @@ use crate::generic::action::{Actions, Control, Effects, Target};
 use crate::tc::Handle;
 
 /// Bytes of an Ethernet header.
-const HEADER: usize = 14;
+const ETHER_HEADER: usize = 14;
 /// Bytes of the VLAN tags that are sought.
 const MOST_TAGS: usize = 8 * 4;
 
@@ -101,14 +101,14 @@ impl<'p, A: Arch> Frame<'p, A> {
             return (Untagged::new(data, 0), set.unwrap_or(0));
         }
         let end = set.unwrap_or(usize::MAX);
-        let mut at = HEADER;
-        while at < end.min(HEADER + MOST_TAGS)
+        let mut at = ETHER_HEADER;
+        while at < end.min(ETHER_HEADER + MOST_TAGS)
             && let Some(&[high, low, ..]) = data.get(at - 2..at + 4)
             && is_vlan(u16::from_be_bytes([high, low]))
         {
             at += 4;
         }
-        let tags = at - HEADER;
+        let tags = at - ETHER_HEADER;
         (Untagged::new(data, tags), set.unwrap_or(at).saturating_sub(tags))
     }
 

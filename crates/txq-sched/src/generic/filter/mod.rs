@@ -76,7 +76,7 @@ pub enum Choice {
 }
 
 /// How often a packet begins anew at the first filter before it is dropped (`max_reclassify_loop`).
-const AGAIN: usize = 16;
+const MAX_RECLASSIFY: usize = 16;
 
 /// Which rules a command may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,7 +258,8 @@ impl<A: Arch> Filters<A> {
             || self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&self.u32, frame));
         match choose() {
             Some(Choice::Again) => {
-                let last = (0..AGAIN).map(|_| choose()).find(|choice| *choice != Some(Choice::Again));
+                let last =
+                    (0..MAX_RECLASSIFY).map(|_| choose()).find(|choice| *choice != Some(Choice::Again));
                 last.unwrap_or(Some(Choice::Drop))
             }
             choice => choice,

@@ -72,7 +72,7 @@ pub(crate) struct Rule {
     link: Option<Id>,
     keys: Option<Vec<KeyMatch>>,
     mark: Option<Mark>,
-    hash: Option<Link>,
+    hash: Option<HashKey>,
     offset: Offset,
     classid: Option<Handle>,
     skip_hw: bool,
@@ -114,12 +114,12 @@ struct Mark {
 
 /// Which bits of a packet choose the bucket of the linked table (`hashkey`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Link {
+struct HashKey {
     mask: u32,
     offset: i32,
 }
 
-impl Link {
+impl HashKey {
     /// Returns the bucket, of so many, for the word at the offset.
     fn bucket(self, word: u32, buckets: u32) -> u32 {
         // Without a mask there is nothing to shift.
@@ -146,7 +146,7 @@ struct Offset {
 struct Entry {
     keys: Vec<KeyMatch>,
     mark: Option<Mark>,
-    hash: Option<Link>,
+    hash: Option<HashKey>,
     offset: Offset,
     /// The linked table's place.
     link: Option<usize>,

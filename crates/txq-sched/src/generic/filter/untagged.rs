@@ -5,7 +5,7 @@ use std::iter::Chain;
 use std::slice::Iter;
 
 /// Bytes of the MAC addresses, which the tags follow.
-const ADDRESSES: usize = 12;
+const MAC_BYTES: usize = 12;
 
 #[derive(Clone, Copy)]
 pub(super) struct Untagged<'p> {
@@ -32,9 +32,9 @@ impl<'p> Untagged<'p> {
     /// Returns `len` bytes from `start` on; `None` beyond the frame's end.
     pub(super) fn bytes(&self, start: usize, len: usize) -> Option<Chain<Iter<'p, u8>, Iter<'p, u8>>> {
         let end = start + len;
-        let behind = |at: usize| at.max(ADDRESSES) + self.tags;
-        let head = self.data.get(start.min(ADDRESSES)..end.min(ADDRESSES))?;
-        let tail = if end > ADDRESSES { self.data.get(behind(start)..behind(end))? } else { &[] };
+        let behind = |at: usize| at.max(MAC_BYTES) + self.tags;
+        let head = self.data.get(start.min(MAC_BYTES)..end.min(MAC_BYTES))?;
+        let tail = if end > MAC_BYTES { self.data.get(behind(start)..behind(end))? } else { &[] };
         Some(head.iter().chain(tail))
     }
 
@@ -42,7 +42,7 @@ impl<'p> Untagged<'p> {
     #[inline]
     pub(super) fn array<const N: usize>(&self, start: i64) -> Option<[u8; N]> {
         if let Ok(start) = usize::try_from(start)
-            && (self.tags == 0 || start >= ADDRESSES)
+            && (self.tags == 0 || start >= MAC_BYTES)
         {
             let start = start + self.tags;
             return self.data.get(start..start + N)?.try_into().ok();

@@ -1,6 +1,6 @@
 //! Whether a packet would find room: what a sender that must not lose packets asks before it hands one in.
 //!
-//! The question changes nothing: a qdisc with classes looks the packet's class up as it does where the packet arrives, but
+//! The question changes nothing: a qdisc with classes classifies the packet as it does where the packet arrives, but
 //! counts no hit and runs no action. So the answer holds until other packets arrive.
 
 use txq_core::arch::Arch;

@@ -133,12 +133,12 @@ impl<A: Arch> Drr<A> {
         let class = &mut self.classes[id];
         let done = f(&mut class.leaf, &mut self.total);
         class.stats.drops += self.total.drops - drops;
-        self.look_at_leaf(id);
+        self.update_leaf(id);
         done
     }
 
     /// Puts a class whose leaf has packets into the queue of classes, and takes one without packets out of it.
-    fn look_at_leaf(&mut self, id: u32) {
+    fn update_leaf(&mut self, id: u32) {
         let class = &mut self.classes[id];
         if let Some(nap) = class.nap.take() {
             self.wheel.remove(nap);
@@ -247,7 +247,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
         }
         while let Some((_, id)) = self.wheel.pop(now) {
             self.classes[id].nap = None;
-            self.look_at_leaf(id);
+            self.update_leaf(id);
         }
         // The number of classes in a row that could not send, and the fewest quanta that one of them needs.
         let (mut turned, mut nearest) = (0, u64::MAX);
@@ -339,7 +339,7 @@ impl<A: Arch> Classes<A> for Drr<A> {
 
     fn leaf_changed(&mut self, minor: u16) {
         if let Some(id) = self.classes.get(minor) {
-            self.look_at_leaf(id);
+            self.update_leaf(id);
         }
     }
 

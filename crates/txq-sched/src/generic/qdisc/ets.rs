@@ -86,7 +86,7 @@ impl<A: Arch> Ets<A> {
     }
 
     /// Puts a sharing band with packets into the round, and takes every other one out of it.
-    fn look_at(&mut self, index: usize) {
+    fn update_round(&mut self, index: usize) {
         let quantum = self.params.quanta[index];
         let band = &mut self.bands[index];
         let takes_part = quantum > 0 && band.leaf.qlen() > 0;
@@ -129,7 +129,7 @@ impl<A: Arch> Ets<A> {
                 band.deficit -= len;
                 band.leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
                 budget.spend(1, len);
-                self.look_at(index);
+                self.update_round(index);
                 return true;
             }
             nearest = nearest.min((len - band.deficit).div_ceil(quantum));
@@ -164,14 +164,14 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         let Some(band) = self.band(&packet, cx.clock) else { return refuse(packet, &mut self.total, cx) };
         let verdict = self.bands[band].leaf.enqueue(packet, &mut self.total, cx);
-        self.look_at(band);
+        self.update_round(band);
         verdict
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let put = |ets: &mut Self, band: usize, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
             ets.bands[band].leaf.enqueue_batch(run, &mut ets.total, cx);
-            ets.look_at(band);
+            ets.update_round(band);
         };
         let drop = |ets: &mut Self, packet, cx: &mut Cx<'_, A>| refuse(packet, &mut ets.total, cx);
         runs::enqueue(self, batch, cx, Self::band, put, drop);
@@ -180,7 +180,7 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let (segs, bytes) = (out.segs(), out.bytes());
         // Bands whose leaves held their packets back may send now.
-        (self.params.strict()..self.bands.len()).for_each(|band| self.look_at(band));
+        (self.params.strict()..self.bands.len()).for_each(|band| self.update_round(band));
         while budget.is_left() && self.dequeue_one(&mut budget, out, cx) {}
         self.sent.0 += out.segs() - segs;
         self.sent.1 += out.bytes() - bytes;
@@ -189,7 +189,7 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
         for index in 0..self.bands.len() {
             self.bands[index].leaf.reset(&mut self.total, cx);
-            self.look_at(index);
+            self.update_round(index);
         }
     }
 
@@ -205,7 +205,7 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
         let env = self.env;
         self.bands.resize_with(bands, || Band::new(&env));
         self.params = params;
-        (0..bands).for_each(|band| self.look_at(band));
+        (0..bands).for_each(|band| self.update_round(band));
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl<A: Arch> Classes<A> for Ets<A> {
     }
 
     fn leaf_changed(&mut self, minor: u16) {
-        self.look_at(usize::from(minor) - 1);
+        self.update_round(usize::from(minor) - 1);
     }
 
     fn add(

@@ -22,7 +22,7 @@ pub(super) const DESCRIPTOR: u64 = 128;
 const NONE: u32 = u32::MAX;
 
 /// The number of flows in a block, which the search for the flow with the most bytes scans at once.
-const BLOCK: usize = 64;
+const FLOWS_PER_BLOCK: usize = 64;
 
 struct Flow<A: Arch, L> {
     queue: PacketList<A>,
@@ -151,7 +151,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
         let flow =
             || Flow { queue: PacketList::new(), law: L::default(), deficit: 0, next: NONE, listed: false };
         self.flows = (0..self.count).map(|_| flow()).collect();
-        self.sizes = vec![0; self.count() + self.count().div_ceil(BLOCK)].into();
+        self.sizes = vec![0; self.count() + self.count().div_ceil(FLOWS_PER_BLOCK)].into();
     }
 
     /// Returns the number of flows.
@@ -215,7 +215,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
         flow.queue.push_back(packet);
         let backlog = backlog(&flow.queue);
         self.sizes[index] = backlog;
-        let top = &mut self.sizes[self.count as usize + index / BLOCK];
+        let top = &mut self.sizes[self.count as usize + index / FLOWS_PER_BLOCK];
         *top = backlog.max(*top);
         if !flow.listed {
             flow.listed = true;
@@ -309,8 +309,8 @@ impl<A: Arch, L: Default> Flows<A, L> {
             if may <= backlogs.get(flow).copied().unwrap_or(0) {
                 return flow;
             }
-            let start = block * BLOCK;
-            let end = (start + BLOCK).min(backlogs.len());
+            let start = block * FLOWS_PER_BLOCK;
+            let end = (start + FLOWS_PER_BLOCK).min(backlogs.len());
             let backlogs = &backlogs[start..end];
             // Without branches, so that the compiler compares several values at a time.
             let most = backlogs.iter().fold(0, |most, &bytes| most.max(bytes));

@@ -65,7 +65,7 @@ mod chunks;
 mod flow;
 mod index;
 mod key;
-mod pace;
+mod maxrate;
 mod params;
 mod show;
 mod table;
@@ -83,10 +83,10 @@ use crate::generic::qdisc::wheel::Wheel;
 use crate::generic::qdisc::{Arrival, Budget, Built, Cx, Env, Full, Qdisc, Verdict, ecn};
 use crate::tc::{Options, ParseError, Style, Words};
 
-use bands::{Bands, MANY, Turn};
-use flow::{NIL, Place};
-use key::TOGETHER;
-use params::{BANDS, Params};
+use bands::{Bands, FlowTurn, MANY_FLOWS};
+use flow::{FlowState, NIL};
+use key::PREFETCHED_FLOWS;
+use params::{FQ_BANDS, Params};
 use show::Xstats;
 use table::Table;
 
@@ -116,7 +116,7 @@ struct Fq<A: Arch> {
     /// The number of flows that have packets.
     busy: usize,
     /// Packets of each band, with those in `fifo`.
-    band_pkts: [usize; BANDS],
+    band_pkts: [usize; FQ_BANDS],
     stats: QdiscStats,
     xstats: Xstats,
 }
@@ -137,7 +137,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         lateness: Lateness::default(),
         queued: (0, 0),
         busy: 0,
-        band_pkts: [0; BANDS],
+        band_pkts: [0; FQ_BANDS],
         stats: QdiscStats::default(),
         xstats: Xstats::default(),
     })))
@@ -239,16 +239,16 @@ impl<A: Arch> Fq<A> {
         flow.band = band as u8;
         self.table.push(id, packet);
         match place {
-            Place::Idle => {
+            FlowState::Idle => {
                 if now.saturating_sub(since) > self.params.refill_delay() {
                     let flow = self.table.flow_mut(id);
                     flow.credit = flow.credit.max(self.params.quantum.into());
                 }
                 self.table.unset_idle(id);
-                self.bands.append(&mut self.table, id, Place::New);
+                self.bands.append(&mut self.table, id, FlowState::New);
             }
-            Place::Throttled => self.hasten(id),
-            Place::New | Place::Old | Place::Free => {}
+            FlowState::Throttled => self.hasten(id),
+            FlowState::New | FlowState::Old | FlowState::Free => {}
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl<A: Arch> Fq<A> {
         while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
             self.xstats.waked(now.saturating_sub(at));
             self.table.flow_mut(id).ticket = None;
-            self.bands.append(&mut self.table, id, Place::Old);
+            self.bands.append(&mut self.table, id, FlowState::Old);
         }
     }
 
@@ -296,7 +296,7 @@ impl<A: Arch> Fq<A> {
                     // Goes behind the old flows once. Otherwise a flow that is idle after each packet would always go
                     // first.
                     if turn.is_new() && self.bands.has_old(turn.band) {
-                        self.bands.append(&mut self.table, turn.flow, Place::Old);
+                        self.bands.append(&mut self.table, turn.flow, FlowState::Old);
                     } else {
                         self.table.set_idle(turn.flow, now);
                     }
@@ -306,16 +306,16 @@ impl<A: Arch> Fq<A> {
     }
 
     /// Moves the flow that has the turn to the wheel, until `due`.
-    fn throttle(&mut self, turn: Turn, due: Nanos) {
+    fn throttle(&mut self, turn: FlowTurn, due: Nanos) {
         self.bands.unlink(&self.table, turn);
         let ticket = self.wheel.insert(due, turn.flow);
         let flow = self.table.flow_mut(turn.flow);
-        (flow.place, flow.ticket) = (Place::Throttled, Some(ticket));
+        (flow.place, flow.ticket) = (FlowState::Throttled, Some(ticket));
         self.xstats.throttled += 1;
     }
 
     /// Dequeues the first packet of the flow that has the turn. The packet may leave now; `due` is its departure time.
-    fn send(&mut self, turn: Turn, due: Nanos, now: Nanos) -> Option<Packet<A>> {
+    fn send(&mut self, turn: FlowTurn, due: Nanos, now: Nanos) -> Option<Packet<A>> {
         let flow = self.table.flow_mut(turn.flow);
         let mut packet = if flow.is_late {
             self.table.pop_front(turn.flow)?
@@ -357,7 +357,8 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         while !batch.is_empty() {
-            let guesses = if self.table.len > MANY { self.fetch(batch) } else { [NIL; TOGETHER] };
+            let guesses =
+                if self.table.len > MANY_FLOWS { self.fetch(batch) } else { [NIL; PREFETCHED_FLOWS] };
             for guess in guesses {
                 let Some(packet) = batch.pop_front() else { return };
                 let _ = self.admit(packet, guess, cx);
@@ -397,7 +398,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         self.bands = Bands::new(&self.params.weights);
         drop(self.wheel.clear());
         self.lateness.wait(None);
-        (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; BANDS]);
+        (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; FQ_BANDS]);
     }
 
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {

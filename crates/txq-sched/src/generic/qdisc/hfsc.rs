@@ -59,7 +59,7 @@ mod curve;
 mod params;
 mod share;
 
-use class::{Class, NIL, ROOT};
+use class::{Class, NIL, ROOT_ID};
 use params::Curves;
 
 /// The most steps from filter to filter, which ends a circle of them.
@@ -96,7 +96,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     let default = params::parse(words)?;
     let mut classes = Minors::new();
     let root = classes.insert(0, Class::new(0, NIL, Curves::default(), Child::fifo(env)));
-    debug_assert_eq!(root, ROOT);
+    debug_assert_eq!(root, ROOT_ID);
     Ok(Built::Qdisc(Box::new(Hfsc {
         default,
         classes,
@@ -130,11 +130,11 @@ impl<A: Arch> Hfsc<A> {
         named: Option<u32>,
         mut choose: impl FnMut(&Filters<A>) -> Option<Choice>,
     ) -> Option<u32> {
-        let is_leaf = |id: &u32| *id != ROOT && self.classes[*id].level == 0;
+        let is_leaf = |id: &u32| *id != ROOT_ID && self.classes[*id].level == 0;
         if let Some(id) = named.filter(is_leaf) {
             return Some(id);
         }
-        let mut filters = &self.classes[ROOT].filters;
+        let mut filters = &self.classes[ROOT_ID].filters;
         for _ in 0..STEPS {
             let Some(choice) = choose(filters) else { break };
             let Choice::Class(class) = choice else { return None };
@@ -171,7 +171,7 @@ impl<A: Arch> Hfsc<A> {
         let done = f(&mut class.leaf, &mut self.total, cx);
         class.stats.drops += self.total.drops - drops;
         let now = time(cx.clock.now());
-        self.look_at_leaf(id, now, cx);
+        self.update_leaf(id, now, cx);
         done
     }
 
@@ -182,14 +182,14 @@ impl<A: Arch> Hfsc<A> {
         Verdict::Success
     }
 
-    /// Looks at the leaves that a command has changed, and at those whose time has come.
+    /// Updates the leaves that a command has changed, and those whose time has come.
     fn pass_time(&mut self, now: i64, cx: &mut Cx<'_, A>) {
         for id in std::mem::take(&mut self.changed) {
-            self.look_at_leaf(id, now, cx);
+            self.update_leaf(id, now, cx);
         }
         while let Some((_, id)) = self.wheel.pop(now as u64) {
             self.classes[id].nap = None;
-            self.look_at_leaf(id, now, cx);
+            self.update_leaf(id, now, cx);
         }
     }
 

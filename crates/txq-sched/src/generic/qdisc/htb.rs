@@ -88,16 +88,16 @@ mod params;
 mod shared;
 
 use buckets::{Buckets, Demand, Moment, Own};
-use class::{Class, Event, LEVELS, Mode};
+use class::{CLASS_LEVELS, Class, Event, Mode};
 use lists::{NIL, Rows};
 pub(super) use params::Params;
 pub(super) use shared::{Shared, Source};
 
 /// Above this number of classes a near cache does not hold them all. Then the classes of a batch's first packets are
 /// prefetched before the first packet is queued.
-const MANY: usize = 2048;
+const MANY_CLASSES: usize = 2048;
 /// Packets at the front of a batch whose classes are prefetched.
-const TOGETHER: usize = 32;
+const PREFETCHED_CLASSES: usize = 32;
 /// Cache lines at the front of a class that a packet needs.
 const CLASS_LINES: usize = 6;
 
@@ -200,7 +200,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         }
         let mut filters = class.map_or(&self.filters, |id| &self.classes[id].filters);
         // A filter may name a class further up: the bound ends such a circle.
-        for _ in 0..LEVELS {
+        for _ in 0..CLASS_LEVELS {
             let named = match choose(filters) {
                 None => break,
                 Some(Choice::Class(named)) => named,
@@ -264,7 +264,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     }
 
     /// Activates the class of a leaf if the leaf has packets, else deactivates it.
-    fn look_at_leaf(&mut self, id: u32) {
+    fn update_leaf(&mut self, id: u32) {
         if let Some(leaf) = &self.classes[id].leaf {
             let queued = leaf.qlen();
             self.take_part(id, queued > 0);
@@ -293,11 +293,11 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             match event {
                 Event::Tokens(id) => {
                     self.classes[id].due = None;
-                    self.look_at_mode(id, now);
+                    self.update_mode(id, now);
                 }
                 Event::Leaf(id) => {
                     self.classes[id].nap = None;
-                    self.look_at_leaf(id);
+                    self.update_leaf(id);
                 }
             }
         }
@@ -309,7 +309,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     }
 
     /// Computes a class's mode from its tokens, sets it, and schedules the next computation.
-    fn look_at_mode(&mut self, id: u32, now: Nanos) {
+    fn update_mode(&mut self, id: u32, now: Nanos) {
         let at = self.moment(now);
         let (mode, time) = self.classes[id].mode_at(at);
         self.keep_mode(id, mode, time, now);
@@ -326,12 +326,12 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             self.set_mode(id, mode);
         }
         if !will_be {
-            self.look_again_at(id, at);
+            self.schedule_mode_at(id, at);
         }
     }
 
     /// Schedules the computation of a class's mode for `at`, in place of the time that was scheduled.
-    fn look_again_at(&mut self, id: u32, at: Nanos) {
+    fn schedule_mode_at(&mut self, id: u32, at: Nanos) {
         if let Some((_, ticket)) = self.classes[id].due {
             self.wheel.remove(ticket);
         }
@@ -381,7 +381,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             self.classes[below].buckets.release();
             below = self.classes[below].parent;
         }
-        self.look_at_mode(lacks, now);
+        self.update_mode(lacks, now);
         false
     }
 
@@ -469,7 +469,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
             htb.begin_backlog(id, cx.clock);
             htb.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
         };
-        let fetched = if self.classes.places() > MANY { TOGETHER } else { 0 };
+        let fetched = if self.classes.places() > MANY_CLASSES { PREFETCHED_CLASSES } else { 0 };
         for packet in batch.iter().take(fetched) {
             if let Some(id) = self.classes.named(Handle(packet.priority()), self.handle) {
                 self.classes.fetch(id, CLASS_LINES);
@@ -494,7 +494,7 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
         }
         self.pass_time(now);
         if self.idle.is_due(now) {
-            self.look_for_idle(now);
+            self.sweep_idle(now);
         }
         while budget.is_left() {
             let Some(sent) = self.dequeue_one(out, now, cx) else {

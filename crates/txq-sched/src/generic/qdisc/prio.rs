@@ -42,7 +42,7 @@ static SYNTAX: Syntax = Syntax {
 };
 
 /// The most bands (`TCQ_PRIO_BANDS`).
-const BANDS: usize = 16;
+const PRIO_MAX_BANDS: usize = 16;
 /// The fewest (`TCQ_MIN_PRIO_BANDS`).
 const MIN_BANDS: usize = 2;
 
@@ -93,10 +93,11 @@ fn parse(words: &mut Words<'_>) -> Result<(usize, [u8; 16]), ParseError> {
             other => return Err(options.unknown(other)),
         }
     }
-    let range = MIN_BANDS as u32..=BANDS as u32;
+    let range = MIN_BANDS as u32..=PRIO_MAX_BANDS as u32;
     if !range.contains(&bands) || map.iter().any(|&band| u32::from(band) >= bands) {
         let error = ParseError::new("RTNETLINK answers: Invalid argument");
-        let remedy = format!("use {MIN_BANDS} to {BANDS} bands, and a priomap that names only those");
+        let remedy =
+            format!("use {MIN_BANDS} to {PRIO_MAX_BANDS} bands, and a priomap that names only those");
         return Err(error.with_remedy(remedy));
     }
     Ok((bands as usize, map))

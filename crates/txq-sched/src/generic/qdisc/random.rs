@@ -6,7 +6,7 @@ use crate::generic::qdisc::Env;
 use crate::tc::Handle;
 
 /// The odd number by which SplitMix64 steps: 2^64 divided by the golden ratio.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the seed of a new qdisc: that of its device, or an unpredictable one, so that no sender can compute which of its
 /// packets will be dropped.
@@ -24,7 +24,7 @@ pub(super) fn env_below(env: &Env, parent: Option<Handle>) -> Env {
 
 /// Mixes the bits of a number, so that any two inputs differ in about half of the output's bits (SplitMix64).
 pub(crate) fn mix(number: u64) -> u64 {
-    let z = number.wrapping_add(STEP);
+    let z = number.wrapping_add(SPLITMIX_STEP);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -42,7 +42,7 @@ impl Rng {
     /// Returns the next number, of 32 bits.
     pub(super) fn next(&mut self) -> u32 {
         let number = mix(self.0);
-        self.0 = self.0.wrapping_add(STEP);
+        self.0 = self.0.wrapping_add(SPLITMIX_STEP);
         (number >> 32) as u32
     }
 

@@ -11,7 +11,7 @@ use crate::generic::qdisc::{Cx, Total, Verdict};
 
 /// A batch that is split into runs.
 pub(super) struct Runs<'b, A: Arch, K> {
-    /// The packets that have not been looked at.
+    /// The packets that are not classified yet.
     batch: &'b mut PacketList<A>,
     /// The packet that ended the last run, and its class.
     ahead: Option<(Packet<A>, K)>,

@@ -55,7 +55,7 @@ mod purse;
 use purse::{Payment, Purse};
 
 /// How long the packets take at the rate for which a part takes tokens at once.
-const TURN: u128 = 100_000;
+const TAKEN_TIME: u128 = 100_000;
 
 /// The part of one txq.
 struct Part<A: Arch> {
@@ -127,7 +127,7 @@ impl<A: Arch> Part<A> {
 
     /// Gets packets from the child if none are ready; returns whether any are.
     fn fill(&mut self, budget: &Budget, cx: &mut Cx<'_, A>) -> bool {
-        let turn = u128::from(self.params.bucket.rate.rate) * TURN / 1_000_000_000;
+        let turn = u128::from(self.params.bucket.rate.rate) * TAKEN_TIME / 1_000_000_000;
         let bytes = budget.bytes.min(u64::try_from(turn).unwrap_or(u64::MAX));
         while self.ready.is_empty() {
             self.child.dequeue(&mut Budget::new(budget.packets, bytes), &mut self.ready, &mut self.total, cx);

@@ -22,9 +22,9 @@ use std::num::NonZeroU32;
 use txq_core::arch::Nanos;
 
 /// Bits of a digit.
-const BITS: u32 = 6;
-const BUCKETS: usize = 1 << BITS;
-const LEVELS: usize = 11;
+const DIGIT_BITS: u32 = 6;
+const DIGIT_BUCKETS: usize = 1 << DIGIT_BITS;
+const WHEEL_LEVELS: usize = 11;
 /// No node.
 const NIL: u32 = u32::MAX;
 
@@ -33,7 +33,7 @@ pub(super) struct Wheel<T> {
     /// The wheel's time, from which times are measured; not after any item's time.
     now: Nanos,
     /// For each level, the buckets that hold items, as a bit mask.
-    used: [u64; LEVELS],
+    used: [u64; WHEEL_LEVELS],
     /// The levels with such a bucket, as a bit mask.
     levels: u16,
     /// Empty until first used.
@@ -82,7 +82,7 @@ impl<T> Wheel<T> {
     pub(super) fn new() -> Self {
         Self {
             now: 0,
-            used: [0; LEVELS],
+            used: [0; WHEEL_LEVELS],
             levels: 0,
             buckets: Vec::new(),
             nodes: Vec::new(),
@@ -99,7 +99,7 @@ impl<T> Wheel<T> {
     /// Adds an item that waits until `at`, and returns its ticket.
     pub(super) fn insert(&mut self, at: Nanos, item: T) -> Ticket {
         if self.buckets.is_empty() {
-            self.buckets = vec![Bucket { head: NIL, tail: NIL, earliest: 0 }; LEVELS * BUCKETS];
+            self.buckets = vec![Bucket { head: NIL, tail: NIL, earliest: 0 }; WHEEL_LEVELS * DIGIT_BUCKETS];
         }
         let node = Node { at: at.max(self.now), next: NIL, prev: NIL, bucket: 0, item: Some(item) };
         let id = match self.free {
@@ -164,7 +164,7 @@ impl<T> Wheel<T> {
                 return None;
             }
             let at = self.nodes[head as usize].at;
-            if head != tail && first >= BUCKETS {
+            if head != tail && first >= DIGIT_BUCKETS {
                 self.now = earliest;
                 self.deal(first);
             } else if at <= now {
@@ -191,7 +191,7 @@ impl<T> Wheel<T> {
         // Only items in the bucket of `now` itself come to a lower level.
         let bucket = self.bucket(now);
         self.now = now;
-        if self.used[bucket / BUCKETS] >> (bucket % BUCKETS) & 1 != 0 {
+        if self.used[bucket / DIGIT_BUCKETS] >> (bucket % DIGIT_BUCKETS) & 1 != 0 {
             self.deal(bucket);
         }
     }
@@ -199,15 +199,15 @@ impl<T> Wheel<T> {
     /// Returns the bucket of a time that is not before the wheel's.
     fn bucket(&self, at: Nanos) -> usize {
         // The bits of the last digit are set, so that equal times are at the lowest level.
-        let differs = (at ^ self.now) | (BUCKETS as u64 - 1);
-        let level = differs.ilog2() / BITS;
-        level as usize * BUCKETS + (at >> (level * BITS)) as usize % BUCKETS
+        let differs = (at ^ self.now) | (DIGIT_BUCKETS as u64 - 1);
+        let level = differs.ilog2() / DIGIT_BITS;
+        level as usize * DIGIT_BUCKETS + (at >> (level * DIGIT_BITS)) as usize % DIGIT_BUCKETS
     }
 
     /// Returns the first bucket with items.
     fn first(&self) -> Option<usize> {
         let level = (self.levels != 0).then(|| self.levels.trailing_zeros() as usize)?;
-        Some(level * BUCKETS + self.used[level].trailing_zeros() as usize)
+        Some(level * DIGIT_BUCKETS + self.used[level].trailing_zeros() as usize)
     }
 
     /// Appends a node to the bucket of its time.
@@ -219,8 +219,8 @@ impl<T> Wheel<T> {
         bucket.tail = id;
         if prev == NIL {
             (bucket.head, bucket.earliest) = (id, at);
-            self.used[index / BUCKETS] |= 1 << (index % BUCKETS);
-            self.levels |= 1 << (index / BUCKETS);
+            self.used[index / DIGIT_BUCKETS] |= 1 << (index % DIGIT_BUCKETS);
+            self.levels |= 1 << (index / DIGIT_BUCKETS);
         } else {
             bucket.earliest = bucket.earliest.min(at);
             self.nodes[prev as usize].next = id;
@@ -242,9 +242,9 @@ impl<T> Wheel<T> {
 
     /// Clears a bucket, and its bits in the masks.
     fn mark_empty(&mut self, index: usize) {
-        let level = index / BUCKETS;
+        let level = index / DIGIT_BUCKETS;
         (self.buckets[index].head, self.buckets[index].tail) = (NIL, NIL);
-        self.used[level] &= !(1 << (index % BUCKETS));
+        self.used[level] &= !(1 << (index % DIGIT_BUCKETS));
         if self.used[level] == 0 {
             self.levels &= !(1 << level);
         }

@@ -3,7 +3,7 @@
 use crate::tc::{Handle, Header, ParseError};
 
 /// The first handle for a qdisc that asks for none (`qdisc_alloc_handle`).
-const FIRST: u16 = 0x8001;
+const FIRST_HANDLE: u16 = 0x8001;
 
 /// A qdisc attached at the place that a command names.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ pub struct Handles(u16);
 
 impl Default for Handles {
     fn default() -> Self {
-        Self(FIRST)
+        Self(FIRST_HANDLE)
     }
 }
 
@@ -108,7 +108,7 @@ impl Handles {
     pub fn next(&mut self, mut taken: impl FnMut(Handle) -> bool) -> Handle {
         loop {
             let handle = Handle::new(self.0, 0);
-            self.0 = self.0.checked_add(1).unwrap_or(FIRST);
+            self.0 = self.0.checked_add(1).unwrap_or(FIRST_HANDLE);
             if !taken(handle) {
                 return handle;
             }

@@ -2,7 +2,7 @@
 
 use txq_core::arch::Arch;
 
-use super::{Found, LEVELS, Trees, has_class};
+use super::{Found, MAX_TREE_LEVELS, Trees, has_class};
 use crate::generic::qdisc::copying::Others;
 use crate::generic::qdisc::{self, Cx, Qdisc, child};
 use crate::tc::{Handle, Header, ParseError, Words};
@@ -91,11 +91,11 @@ impl<A: Arch> Trees<'_, A> {
             });
         }
         let above = above.unwrap_or(0) + self.above;
-        if above >= LEVELS {
+        if above >= MAX_TREE_LEVELS {
             let error = ParseError::new("RTNETLINK answers: Too many levels of symbolic links");
             let class = Handle::new(class.parent.major(), class.minor);
             return Err(error.with_remedy(format!(
-                "class {class} has {above} qdiscs above it, and a tree at most {LEVELS}"
+                "class {class} has {above} qdiscs above it, and a tree at most {MAX_TREE_LEVELS}"
             )));
         }
         if new.stab().is_some() {

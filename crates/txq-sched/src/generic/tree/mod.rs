@@ -20,8 +20,8 @@ pub use leaf::Class;
 pub use show::{PORTION, Walk, info, max_packets};
 
 /// The maximum number of qdiscs from the root of a device down to the deepest one that has a handle, so that a walk through
-/// the tree has a bounded stack. The kernel looks for loops to the same depth (`check_loop`).
-const LEVELS: usize = 8;
+/// the tree has a bounded stack. The kernel checks for loops to the same depth (`check_loop`).
+const MAX_TREE_LEVELS: usize = 8;
 
 /// Takes the number, the handle and the qdisc of a tree's top, and the context of a call of it. Returns whether no further
 /// tree is needed.

@@ -11,7 +11,7 @@ use crate::generic::qdisc::{Cx, Qdisc};
 use crate::tc::{ClassInfo, Handle, QdiscInfo, SentRate, Style};
 
 /// The most classes that are read in one hold of the queue, while packets wait. A long list is read in such portions.
-const CLASSES: usize = 128;
+const CLASSES_PER_HOLD: usize = 128;
 /// The most qdiscs or filters that are read in one hold of the queue. There are fewer than of classes, since they are written down
 /// meanwhile.
 pub const PORTION: usize = 64;
@@ -32,7 +32,7 @@ impl<A: Arch> Trees<'_, A> {
                     trees.len() - 1
                 });
                 let (_, walk, rows) = &mut trees[at];
-                over &= walk.classes(qdisc, CLASSES, style, rows, cx);
+                over &= walk.classes(qdisc, CLASSES_PER_HOLD, style, rows, cx);
                 false
             });
         }

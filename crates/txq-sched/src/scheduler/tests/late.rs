@@ -131,7 +131,7 @@ impl Parts {
     }
 }
 
-/// Numbers that look random, from 0 to 999.
+/// Pseudorandom numbers from 0 to 999.
 fn random() -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {

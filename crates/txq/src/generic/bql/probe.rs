@@ -20,15 +20,15 @@ use txq_core::arch::Nanos;
 use super::dql::Dql;
 
 /// The shortest window, in nanoseconds.
-const WINDOW: Nanos = 4_000_000;
+const SHORTEST_WINDOW: Nanos = 4_000_000;
 /// The time from a trial without gain to the next, in nanoseconds. It doubles each time, up to the longest.
-const WAIT: Nanos = 1_000_000_000;
-const LONGEST_WAIT: Nanos = 64_000_000_000;
+const FIRST_PROBE_WAIT: Nanos = 1_000_000_000;
+const LONGEST_PROBE_WAIT: Nanos = 64_000_000_000;
 /// How long a floor holds, in nanoseconds.
 const FLOOR_LIFETIME: Nanos = 10_000_000_000;
 
 /// A measurement from one completion to another. It lasts until a byte that was queued after the first has completed, and at
-/// least for [`WINDOW`].
+/// least for [`SHORTEST_WINDOW`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
     since: Nanos,
@@ -103,7 +103,7 @@ impl Probe {
             trial: None,
             round: Nanos::MAX,
             next: 0,
-            wait: WAIT,
+            wait: FIRST_PROBE_WAIT,
             won: false,
             found: 0,
             gained: None,
@@ -142,7 +142,7 @@ impl Probe {
         let Some(round) = self.window.round else { return };
         if let Some(trial @ Trial { settled: false, .. }) = &mut self.trial {
             trial.settled = true;
-        } else if elapsed >= WINDOW {
+        } else if elapsed >= SHORTEST_WINDOW {
             let bytes = dql.num_completed.wrapping_sub(self.window.completed);
             let limited = self.window.blocked >= elapsed / 4 * 3;
             let measured = Measured { rate: f64::from(bytes) / elapsed as f64, round, limited };
@@ -167,19 +167,19 @@ impl Probe {
             let needed = measured.rate.max(before.rate) * self.round as f64 * (9.0 / 8.0);
             dql.floor = dql.floor.min(needed as u32);
             dql.limit = dql.limit.min(limit.max(dql.floor));
-            (self.found, self.wait) = (now, WAIT);
+            (self.found, self.wait) = (now, FIRST_PROBE_WAIT);
             if self.won {
                 let gained = Gained { alone: before.rate, most: 0.0, floor: 0 };
                 let gained = self.gained.get_or_insert(gained);
                 gained.most = gained.most.max(measured.rate);
                 gained.floor = dql.floor;
             }
-            self.next = if self.won { now } else { now.saturating_add(WAIT) };
+            self.next = if self.won { now } else { now.saturating_add(FIRST_PROBE_WAIT) };
         } else {
             dql.floor = floor;
             dql.limit = dql.limit.min(limit);
             self.next = now.saturating_add(self.wait);
-            self.wait = LONGEST_WAIT.min(2 * self.wait);
+            self.wait = LONGEST_PROBE_WAIT.min(2 * self.wait);
         }
     }
 

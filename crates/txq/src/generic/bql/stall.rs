@@ -1,6 +1,6 @@
 //! Stalls: completions stay away for long although packets are in flight (`stall_thrs`).
 //!
-//! The transmitter sets a bit for the jiffy in which it queues packets. The completer looks for the first bit since its last
+//! The transmitter sets a bit for the jiffy in which it queues packets. The completer finds the first bit since its last
 //! completion. It counts a stall at the completion that ends it, if that completion comes at least `stall_thrs` after the
 //! one before, and the first packet queued between the two has waited for at least half of `stall_thrs`. So it finds each
 //! stall longer than the threshold, and some that are longer than half of it.
@@ -17,15 +17,16 @@ use txq_core::arch::{Arch, Atomic};
 use super::jiffies::Jiffies;
 
 /// Words of the history, each of 32 jiffies.
-const WORDS: usize = 8;
-const BITS: u64 = 32;
+const HISTORY_WORDS: usize = 8;
+const JIFFIES_PER_WORD: u64 = 32;
 
 /// The shortest and the longest threshold, in jiffies: the latter is half of what the history remembers.
-pub(super) const THRESHOLDS: std::ops::RangeInclusive<u32> = 4..=(WORDS as u64 * BITS / 2) as u32;
+pub(super) const THRESHOLDS: std::ops::RangeInclusive<u32> =
+    4..=(HISTORY_WORDS as u64 * JIFFIES_PER_WORD / 2) as u32;
 
 /// In which of the last 256 jiffies packets were queued. A word holds one bit for each of 32 jiffies (lower half) and the
 /// number of their period (upper half). Written by the transmitter, read by the completer (Relaxed).
-pub(super) struct History<A: Arch>([A::AtomicU64; WORDS]);
+pub(super) struct History<A: Arch>([A::AtomicU64; HISTORY_WORDS]);
 
 impl<A: Arch> History<A> {
     pub(super) fn new() -> Self {
@@ -34,11 +35,15 @@ impl<A: Arch> History<A> {
 
     /// Records that packets are queued now.
     pub(super) fn note(&self, now: Jiffies) {
-        let (period, bit) = (now / BITS, 1 << (now % BITS));
-        let word = &self.0[period as usize % WORDS];
+        let (period, bit) = (now / JIFFIES_PER_WORD, 1 << (now % JIFFIES_PER_WORD));
+        let word = &self.0[period as usize % HISTORY_WORDS];
         let was = word.load(Relaxed);
         // The upper half of the period is dropped: the lower half wraps after 17 years.
-        let bits = if was >> BITS == u64::from(period as u32) { was | bit } else { period << BITS | bit };
+        let bits = if was >> JIFFIES_PER_WORD == u64::from(period as u32) {
+            was | bit
+        } else {
+            period << JIFFIES_PER_WORD | bit
+        };
         if bits != was {
             word.store(bits, Relaxed);
         }
@@ -46,12 +51,14 @@ impl<A: Arch> History<A> {
 
     /// Returns the first jiffy after `after` in which packets were queued, as far as the history goes back.
     fn first(&self, after: Jiffies, now: Jiffies) -> Option<Jiffies> {
-        let newest = now / BITS;
+        let newest = now / JIFFIES_PER_WORD;
         let in_word = |word: &A::AtomicU64| {
             let word = word.load(Relaxed);
-            let age = (newest as u32).wrapping_sub((word >> BITS) as u32);
+            let age = (newest as u32).wrapping_sub((word >> JIFFIES_PER_WORD) as u32);
             let period = newest.checked_sub(age.into())?;
-            let jiffies = (0..BITS).filter(|bit| word >> bit & 1 != 0).map(|bit| period * BITS + bit);
+            let jiffies = (0..JIFFIES_PER_WORD)
+                .filter(|bit| word >> bit & 1 != 0)
+                .map(|bit| period * JIFFIES_PER_WORD + bit);
             jiffies.filter(|&at| at > after).min()
         };
         self.0.iter().filter_map(in_word).min()

@@ -90,7 +90,7 @@ impl<A: Arch> Usage<A> {
 }
 
 /// What a sender knows of itself.
-pub(crate) struct Pace {
+pub(crate) struct SendWindows {
     /// The sender's number, never 0.
     number: u32,
     /// Packets until its next window begins.
@@ -112,7 +112,7 @@ pub(crate) struct Pace {
     was_busy: bool,
 }
 
-impl Pace {
+impl SendWindows {
     /// Returns the pace of the sender with this serial number.
     pub(crate) fn new(serial: u64) -> Self {
         Self {

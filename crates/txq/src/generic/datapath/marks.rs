@@ -36,13 +36,13 @@ pub(crate) struct Marks {
 
 /// The list in front of a qdisc is long from a 16th of the qdisc's limit on. With as many packets again in the owner's hands,
 /// they fit in the last quarter of the limit.
-const LONG: usize = 16;
+const LONG_LIST_DIVISOR: usize = 16;
 
 impl Marks {
     /// Returns the length from which on the list in front of the qdisc is long, in packets, if it has at most `max_burst`.
     pub(crate) fn long(&self, max_burst: u32) -> u32 {
         // At most `max_burst`, so it fits.
-        (self.limit.min(max_burst as usize) / LONG) as u32
+        (self.limit.min(max_burst as usize) / LONG_LIST_DIVISOR) as u32
     }
 
     pub(crate) fn of<A: Arch>(qdisc: Option<&dyn Qdisc<A>>) -> Self {

@@ -29,7 +29,7 @@ pub(crate) struct Root<A: Arch> {
     /// The maximum length of the list in front of the qdisc, in packets (`qdisc_max_burst`).
     pub(crate) max_burst: u32,
     /// The length from which on that list is long, in packets. Written by control operations, read by senders that wait for
-    /// room; Relaxed, because a sender that looked a moment before would not see a change either.
+    /// room; Relaxed, because a sender that read it a moment before would not see a change either.
     pub(crate) long: A::AtomicU32,
     /// How many packets of one sender certainly find room while the queue is not full: 0 if that depends on the packets.
     /// Written and read as `long`.

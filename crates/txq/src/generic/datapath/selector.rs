@@ -34,9 +34,9 @@ const TRACED: u32 = 4;
 /// The egress hook has filters. The bit is here for the same reason.
 const HOOKED: u32 = 8;
 /// The bits that are no part of the rule.
-const FLAGS: u32 = TRACED | HOOKED;
+const RULE_FLAGS: u32 = TRACED | HOOKED;
 /// The bits below the number of changes.
-const BITS: u32 = 4;
+const FLAG_BITS: u32 = 4;
 
 impl RootSelector {
     pub(crate) fn first(shape: Shape) -> Self {
@@ -44,7 +44,7 @@ impl RootSelector {
     }
 
     pub(crate) fn next(self, shape: Shape) -> Self {
-        Self((self.0 >> BITS).wrapping_add(1) << BITS | self.0 & FLAGS | shape as u32)
+        Self((self.0 >> FLAG_BITS).wrapping_add(1) << FLAG_BITS | self.0 & RULE_FLAGS | shape as u32)
     }
 
     pub(crate) fn word(self) -> u32 {
@@ -61,7 +61,7 @@ impl RootSelector {
 
     /// Returns whether the rule was never changed.
     fn is_first(self) -> bool {
-        self.0 >> BITS == 0
+        self.0 >> FLAG_BITS == 0
     }
 
     /// Returns whether the device is traced.
@@ -78,7 +78,7 @@ impl RootSelector {
 
     /// Returns the same rule, traced and hooked if `other` is.
     pub(crate) fn traced_as(self, other: Self) -> Self {
-        Self(self.0 & !FLAGS | other.0 & FLAGS)
+        Self(self.0 & !RULE_FLAGS | other.0 & RULE_FLAGS)
     }
 }
 

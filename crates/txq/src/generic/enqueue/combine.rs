@@ -57,7 +57,7 @@ use crate::generic::run::{Bypass, Driven, Owner, bypass, turn};
 
 mod owner;
 
-use owner::Turn;
+use owner::CombineTurn;
 
 /// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
 const QDISC: usize = 1;
@@ -66,7 +66,7 @@ const DRIVER: usize = 2;
 /// The owner must check once more for packets to send before it leaves.
 const AGAIN: usize = 4;
 /// The bits that are not the list. A slot's address is a multiple of 128.
-const FLAGS: usize = QDISC | DRIVER | AGAIN;
+const WORD_FLAGS: usize = QDISC | DRIVER | AGAIN;
 
 type Word<A> = *mut Slot<A>;
 
@@ -77,12 +77,12 @@ fn is<A: Arch>(word: Word<A>, flag: usize) -> bool {
 
 /// Returns the newest batch on the list of `word`; null if the list is empty.
 fn list<A: Arch>(word: Word<A>) -> *mut Slot<A> {
-    word.map_addr(|a| a & !FLAGS)
+    word.map_addr(|a| a & !WORD_FLAGS)
 }
 
 /// Returns `list` with the flags of `word`.
 fn flagged<A: Arch>(list: *mut Slot<A>, word: Word<A>) -> Word<A> {
-    list.map_addr(|a| a | (word.addr() & FLAGS))
+    list.map_addr(|a| a | (word.addr() & WORD_FLAGS))
 }
 
 /// Returns `word` with the bits of `set` set and those of `clear` cleared.
@@ -230,7 +230,7 @@ impl<A: Arch> Combine<A> {
     /// As [`submit`](CoreAccess::submit), for a sender that has taken a free queue with an empty list.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Turn { queue: self, has: true, contended: false };
+        let mut owner = CombineTurn { queue: self, has: true, contended: false };
         let OwnerState { core, intake, crowded, .. } = owner.owner_state();
         // A bypass keeps the qdisc while it is in the driver: not while other senders push.
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
@@ -254,7 +254,7 @@ impl<A: Arch> Combine<A> {
     /// Calls `f` with the core, and with whether packets wait for an owner; then frees the queue. The caller owns the qdisc.
     /// Returns false if a worker must run the queue.
     fn with_core_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let mut owner = Turn { queue: self, has: true, contended: false };
+        let mut owner = CombineTurn { queue: self, has: true, contended: false };
         let waiting = owner.waits();
         f(owner.core(), waiting);
         if owner.core().gate() == Gate::Hold {
@@ -266,7 +266,7 @@ impl<A: Arch> Combine<A> {
     /// Runs a turn of the owner. The caller has just taken the qdisc.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let owner = Turn { queue: self, has: true, contended: false };
+        let owner = CombineTurn { queue: self, has: true, contended: false };
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();

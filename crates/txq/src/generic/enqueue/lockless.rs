@@ -45,7 +45,7 @@ mod lists;
 mod owner;
 
 use lists::{Lists, bands};
-use owner::Turn;
+use owner::LocklessTurn;
 
 /// A thread owns the queue and runs it (`qdisc->seqlock`).
 const TOKEN: u32 = 1;
@@ -65,8 +65,8 @@ struct Lockless<A: Arch> {
     /// | 0 | `TOKEN` | a sender that has listed nothing: it may bypass the qdisc (`pass`) |
     /// | any | adds `TOKEN`, `MISSED` | a sender that has listed packets, or the worker (`begin`) |
     /// | any | adds `TOKEN` | a visit |
-    /// | any | adds `MISSED` | a thread that has just read `TOKEN` and wants another look (`try_notify_owner`) |
-    /// | `TOKEN` and others | `TOKEN` | the owner, before it takes the lists (`look`) |
+    /// | any | adds `MISSED` | a thread that has just read `TOKEN` and makes the owner check again (`try_notify_owner`) |
+    /// | `TOKEN` and others | `TOKEN` | the owner, before it takes the lists (`take_clearing_missed`) |
     /// | `TOKEN` | 0 or `DRAINING` | the owner that leaves (`leave`) |
     /// | `TOKEN` and others | `DRAINING`, `MISSED`, both or 0 | the owner whose turn is over, or a visit (`leave_tired`) |
     /// | `TOKEN` and others | `MISSED` | the owner that a panic ends |
@@ -135,7 +135,7 @@ impl<A: Arch> Lockless<A> {
     fn with_core_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         // For listed packets a sender has set `MISSED` or is about to, and a visit does not clear it.
         let mut owner =
-            Turn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
+            LocklessTurn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.take());
@@ -205,7 +205,7 @@ impl<A: Arch> Lockless<A> {
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
         let mut owner =
-            Turn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
+            LocklessTurn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
         let OwnerState { core, counted, .. } = owner.owner_state();
         let bypassed = if *counted { Bypass::No } else { bypass(core, root, batch, cx) };
         self.owner_state.access_ends();
@@ -235,7 +235,7 @@ impl<A: Arch> Lockless<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let verdict = turn_here(
-            Turn { queue: self, has: true, waiting, drained_lists: false, bypassed: false },
+            LocklessTurn { queue: self, has: true, waiting, drained_lists: false, bypassed: false },
             root,
             own,
             share,

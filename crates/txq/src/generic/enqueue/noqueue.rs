@@ -32,7 +32,7 @@ pub(crate) struct NoQueue<A: Arch> {
 const NO_OWNER: u64 = 0;
 /// How long a driver waits for another device that has no queue, in nanoseconds: far longer than any driver works. This
 /// bounds a circle of devices in which each waits for the next.
-const PATIENCE: Nanos = 10_000_000;
+const LONGEST_DEVICE_WAIT: Nanos = 10_000_000;
 
 /// The core, owned by this thread until this is dropped.
 struct Owned<'q, A: Arch> {
@@ -87,7 +87,7 @@ impl<A: Arch> NoQueue<A> {
     /// As [`own`](NoQueue::own), for a thread that is inside another call.
     #[cold]
     fn own_nested(&self) -> Option<Owned<'_, A>> {
-        let end = A::now() + PATIENCE;
+        let end = A::now() + LONGEST_DEVICE_WAIT;
         while self.owner.load(Relaxed) != A::thread() {
             if let Some(core) = self.core.try_lock_at(Site::Enqueue) {
                 return Some(self.owned(core));

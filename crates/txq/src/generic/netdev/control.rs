@@ -28,8 +28,8 @@ impl<A: Arch> Control<A> {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// As [`control`](NetDev::control), for a change of the queues that senders wait for room in: waiting senders look
-    /// again.
+    /// As [`control`](NetDev::control), for a change of the queues that senders wait for room in: waiting senders check
+    /// them again.
     pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
         self.control(|tree, cx| {
             let mut panics = Panics::default();

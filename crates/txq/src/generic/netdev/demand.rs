@@ -16,7 +16,7 @@ use super::NetDev;
 /// The buffers that a default pool has at least and at most.
 pub(super) const DEFAULT_BUFFERS: (u32, u32) = (4096, 12_288);
 /// Buffers of a default pool beyond the limits of its qdiscs: for rings, for the stocks of senders, and for the guarantees.
-const BESIDE: u64 = 1024;
+const SPARE_BUFFERS: u64 = 1024;
 
 /// The packets that the qdiscs of a device may queue, and the buffers of its pool ([`NetDev::pool_demand`]). Its text says
 /// what is wrong, if something is.
@@ -42,7 +42,7 @@ impl PoolDemand {
     /// Returns the buffers of a pool that [`NetDev::fit_pool`] fits to the qdiscs: what they may queue, and those of rings, of the
     /// stocks of senders, and of the guarantees.
     pub fn fitting(&self) -> u64 {
-        self.queued.saturating_add(BESIDE)
+        self.queued.saturating_add(SPARE_BUFFERS)
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn queued_by<A: Arch>(qdiscs: &mut [Option<Box<dyn Qdisc<A>>>]) -> u6
 /// Returns the size of a default pool below qdiscs that may queue `queued` packets.
 pub(super) fn buffers_for(queued: u64) -> u32 {
     let (least, most) = DEFAULT_BUFFERS;
-    queued.saturating_add(BESIDE).clamp(least.into(), most.into()) as u32
+    queued.saturating_add(SPARE_BUFFERS).clamp(least.into(), most.into()) as u32
 }
 
 impl<A: Arch> NetDev<A> {

@@ -47,7 +47,7 @@ pub enum BuildError {
     #[error(transparent)]
     Xps(#[from] XpsError),
     /// There would be no worker for the queues.
-    #[error("0 workers cannot look after any queue: use at least 1")]
+    #[error("0 workers cannot serve any queue: use at least 1")]
     Workers,
     /// A txq is assigned to a worker that does not exist, or not every txq is assigned to one.
     #[error(

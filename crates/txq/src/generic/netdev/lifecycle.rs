@@ -35,7 +35,7 @@ impl<A: Arch> NetDev<A> {
             tree.up = false;
             // Before the queues are empty, so that a sender that waits for room finds the device down, not room.
             self.shared.reset_fill(true);
-            self.shared.senders.wake_to_look();
+            self.shared.senders.wake_to_recheck();
             let mut panics = Panics::default();
             panics.catch(|| self.close(Gate::Down, cx));
             for root in self.shared.roots_used() {
@@ -199,7 +199,7 @@ impl<A: Arch> NetDev<A> {
         let mut panics = Panics::default();
         if shared.stopping.swap(1, Release) == 0 {
             shared.roots.iter().for_each(|root| root.fill.end());
-            shared.senders.wake_to_look();
+            shared.senders.wake_to_recheck();
             panics.catch(|| self.control(|_, cx| self.close(Gate::Gone, cx)));
             shared.sched.iter().for_each(|s| s.notify());
         }

@@ -89,7 +89,7 @@ impl<A: Arch> NetDev<A> {
             self.shared.steering.publish(new);
             Ok(())
         })?;
-        self.shared.roots.iter().for_each(|root| root.fill.wake_to_look());
+        self.shared.roots.iter().for_each(|root| root.fill.wake_to_recheck());
         Ok(())
     }
 }

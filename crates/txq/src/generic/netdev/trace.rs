@@ -110,7 +110,7 @@ impl<A: Arch> Trace<A> {
         let end = A::now().saturating_add(nanos(timeout));
         loop {
             match self.try_next() {
-                None if A::now() < end && !self.is_over() => std::thread::sleep(LOOK.min(timeout)),
+                None if A::now() < end && !self.is_over() => std::thread::sleep(EVENT_POLL.min(timeout)),
                 event => return event,
             }
         }
@@ -154,8 +154,8 @@ impl<A: Arch> Trace<A> {
     }
 }
 
-/// Time between two looks of a reader that waits.
-const LOOK: Duration = Duration::from_millis(5);
+/// Time between two polls of a trace by a waiting reader.
+const EVENT_POLL: Duration = Duration::from_millis(5);
 
 impl<A: Arch> Drop for Trace<A> {
     fn drop(&mut self) {

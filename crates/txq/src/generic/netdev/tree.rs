@@ -32,7 +32,7 @@ pub(super) struct Tree {
     /// Whether the device is up.
     pub(super) up: bool,
     handles: Handles,
-    /// All handles that qdiscs have or had: a handle that none had need not be looked for in a tree of many classes.
+    /// All handles that qdiscs have or had: a handle that none had is not searched for in a tree of many classes.
     given: HashSet<Handle>,
 }
 

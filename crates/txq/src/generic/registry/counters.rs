@@ -122,8 +122,8 @@ impl<A: Arch> SenderCounters<A> {
     }
 
     /// Wakes the sender if it waits for credit or for a buffer.
-    pub(crate) fn wake_to_look(&self) {
-        self.tally.wake_to_look();
+    pub(crate) fn wake_to_recheck(&self) {
+        self.tally.wake_to_recheck();
     }
 
     /// Returns whether the home is still this sender's, so that its row can be computed again.

@@ -54,7 +54,7 @@ pub(crate) fn bypass<A: Arch>(
     A::touch(|| &*core, Memory::Queue);
     match root.txq {
         Some(txq) if core.permit.covers(batch, cx) => permitted(core, root, txq, batch, 1, cx),
-        _ => look(core, root, batch, cx),
+        _ => checked(core, root, batch, cx),
     }
 }
 
@@ -84,7 +84,7 @@ fn permitted<A: Arch>(
 /// As [`bypass`], where no permit covers a single packet: checks all conditions, unless one covers the batch. A batch that may
 /// not bypass the qdisc goes through it.
 #[inline(never)]
-fn look<A: Arch>(
+fn checked<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
     batch: &mut PacketList<A>,

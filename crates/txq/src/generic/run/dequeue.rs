@@ -18,7 +18,7 @@ use crate::generic::txqueue::TxQueue;
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
 const BULK_SHARED: usize = 8;
 /// Packets that such a qdisc dequeues together.
-const LOOK_AHEAD: usize = 2 * BULK_SHARED;
+const PULL_AHEAD: usize = 2 * BULK_SHARED;
 
 impl<A: Arch> Core<A> {
     /// Returns the txq of a lone packet if the packet may bypass the qdisc: it overtakes no other, the txq is open, and the
@@ -107,7 +107,7 @@ impl<A: Arch> Core<A> {
         leaves
     }
 
-    /// As [`dequeue`](Core::dequeue), where packets go to several txqs. A batch is those of the next [`LOOK_AHEAD`] packets
+    /// As [`dequeue`](Core::dequeue), where packets go to several txqs. A batch is those of the next [`PULL_AHEAD`] packets
     /// that go to the first packet's txq; a packet for a stopped txq holds up those behind it, unless the qdisc lets them pass
     /// ([`Qdisc::passes_stopped`]). Where flows alternate between txqs, as they do by hash, a run of packets for one txq is
     /// mostly one packet, which would cost a call of the driver and a poll. A flow's packets all go to one txq and stay in
@@ -132,7 +132,7 @@ impl<A: Arch> Core<A> {
         }
         let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
         let (mut ahead, mut others) = (PacketList::new(), PacketList::new());
-        self.requeued.move_front(LOOK_AHEAD, &mut ahead);
+        self.requeued.move_front(PULL_AHEAD, &mut ahead);
         while let Some(packet) = ahead.pop_front() {
             let takes = packet.txq() == index && batch.len() < budget;
             if takes { batch.push_back(packet) } else { others.push_back(packet) }
@@ -174,7 +174,7 @@ impl<A: Arch> Core<A> {
     /// Appends the next packets of a qdisc that serves several txqs to `requeued`.
     fn pull_ahead(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         // Into `batch`: after a panic of the qdisc, the guard requeues its packets.
-        self.pull(Budget::packets(LOOK_AHEAD), Some(cx.dev), batch, cx);
+        self.pull(Budget::packets(PULL_AHEAD), Some(cx.dev), batch, cx);
         self.requeued.append(batch);
     }
 

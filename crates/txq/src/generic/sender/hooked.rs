@@ -16,7 +16,7 @@ use crate::generic::shared::hook::{Side, Sorted};
 use crate::generic::shared::{Shared, hook::Hooks};
 
 /// How often filters may redirect a packet from device to device (`MIRRED_RECURSION_LIMIT`).
-const DEPTH: u8 = 4;
+const MAX_REDIRECTS: u8 = 4;
 
 /// What a sender needs to serve a hook. It is made for the first batch that meets one.
 pub(super) struct Hooked<A: Arch> {
@@ -96,7 +96,9 @@ impl<A: Arch> Sender<A> {
         for (port, list) in hooked.sorted.out.iter_mut().filter(|(_, list)| !list.is_empty()) {
             let mut list = mem::take(list);
             let peers = &mut hooked.peers;
-            if let Some(dev) = hooks.device(*port).filter(|dev| !dev.is_stopping() && self.depth < DEPTH) {
+            if let Some(dev) =
+                hooks.device(*port).filter(|dev| !dev.is_stopping() && self.depth < MAX_REDIRECTS)
+            {
                 let at = peers.iter().position(|peer| Arc::ptr_eq(&peer.dev, &dev)).unwrap_or_else(|| {
                     // Senders on devices that have ended are of no use.
                     peers.retain(|peer| !peer.dev.is_stopping());

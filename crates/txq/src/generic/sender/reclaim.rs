@@ -11,7 +11,7 @@ use crate::generic::datapath::Ctx;
 use crate::generic::tuning::POLL_BEFORE_SLEEP;
 
 /// Txqs that one round polls at most.
-const TXQS: usize = 16;
+const TXQS_PER_ROUND: usize = 16;
 
 impl<A: Arch> Sender<A> {
     /// Reaps the completions that earlier calls have deferred.
@@ -59,13 +59,13 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Polls the txqs that have packets, up to [`TXQS`]; returns how many polls it has made.
+    /// Polls the txqs that have packets, up to [`TXQS_PER_ROUND`]; returns how many polls it has made.
     fn poll_own(&mut self) -> u32 {
         let used = self.steer.used();
         let mut cx = Ctx::new(&self.dev, &mut self.cache);
         let mut polls = 0;
         let from = self.polled % used.len().max(1);
-        for txq in used.iter().skip(from).chain(used.iter().take(from)).take(TXQS) {
+        for txq in used.iter().skip(from).chain(used.iter().take(from)).take(TXQS_PER_ROUND) {
             let txq = &self.dev.txqs[usize::from(txq)];
             self.polled += 1;
             if txq.in_flight() == 0 || !txq.is_polled_by_owners() {

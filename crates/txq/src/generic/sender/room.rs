@@ -1,8 +1,8 @@
 //! Waiting for room: a sender sleeps until its queue has room, instead of losing packets or trying again and again.
 //!
 //! [`Fill`](txq_core::sync::fill::Fill) is the protocol. This file decides which queues a sender waits for, and how long.
-//! Before a sender sleeps, it runs the queue itself or makes the owner look again. So the owner looks after the sender has
-//! registered, and the thread that has the CPU does the work that is due.
+//! Before a sender sleeps, it runs the queue itself or makes the owner check the queue again. So the owner checks it after the
+//! sender has registered, and the thread that has the CPU does the work that is due.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -101,7 +101,7 @@ impl<A: Arch> Sender<A> {
 
     pub(super) fn poll_room_of(&mut self, txq: Option<u16>, waker: &Waker) -> Poll<Room> {
         loop {
-            let (root, refused) = match self.look_for_room(txq) {
+            let (root, refused) = match self.check_room(txq) {
                 Ok(room) => {
                     self.forget_waker();
                     return Poll::Ready(room);
@@ -124,13 +124,13 @@ impl<A: Arch> Sender<A> {
     }
 
     fn wait_for(&mut self, txq: Option<u16>, deadline: Option<Nanos>) -> Room {
-        match self.look_for_room(txq) {
+        match self.check_room(txq) {
             Ok(room) => room,
             Err(full) => self.wait_until(txq, full, deadline),
         }
     }
 
-    /// Sleeps until the queue that `look_for_room` has found full has room, or the wait ends.
+    /// Sleeps until the queue that `check_room` has found full has room, or the wait ends.
     #[cold]
     fn wait_until(
         &mut self,
@@ -156,9 +156,9 @@ impl<A: Arch> Sender<A> {
             dev.roots[root].fill.wait(&waiter, refused, until, || self.run_queue(root));
             nap = (nap * 2).min(LONGEST_NAP.max(nap));
             if self.steer.is_stale() && !self.renewing {
-                self.look();
+                self.check_steering();
             }
-            match self.look_for_room(txq) {
+            match self.check_room(txq) {
                 Ok(room) => return room,
                 Err(full) => (root, refused) = full,
             }
@@ -168,11 +168,11 @@ impl<A: Arch> Sender<A> {
     /// Returns whether there is room. The error is the first queue that is full, and whether packets of this sender have
     /// been dropped since there was room last.
     #[inline]
-    fn look_for_room(&mut self, txq: Option<u16>) -> Result<Room, (usize, bool)> {
+    fn check_room(&mut self, txq: Option<u16>) -> Result<Room, (usize, bool)> {
         let dropped = self.counters.dropped();
         let refused = dropped != self.waits.dropped;
         let (dev, rule) = (&*self.dev, self.dev.rule());
-        let look = |txq| {
+        let check = |txq| {
             let root = dev.root_at(rule, txq);
             let word = dev.roots[root].fill.word();
             match word {
@@ -183,11 +183,11 @@ impl<A: Arch> Sender<A> {
             }
         };
         let room = match txq.or(self.steer.fixed()) {
-            Some(txq) => look(txq)?,
+            Some(txq) => check(txq)?,
             None => {
                 let mut room = Room::Free;
                 for txq in self.steer.used().iter() {
-                    if let other @ (Room::Down | Room::Gone) = look(txq)? {
+                    if let other @ (Room::Down | Room::Gone) = check(txq)? {
                         room = other;
                     }
                 }
@@ -198,7 +198,7 @@ impl<A: Arch> Sender<A> {
         Ok(room)
     }
 
-    /// Does the work that is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in
+    /// Does the work that is due for a queue, as a worker does, or makes its owner check it again. Returns whether the list in
     /// front of the queue is still long.
     pub(super) fn run_queue(&mut self, root: usize) -> bool {
         if A::inside(|inside| inside.depth()) > 0 {

@@ -15,8 +15,8 @@ use super::waiting::Waiting;
 use super::{Flow, SendError, Sender, WaitError};
 use crate::generic::datapath::Asked;
 
-/// How often a sender makes the owner of a queue look again before it waits for the end of a turn.
-const TRIES: usize = 3;
+/// How often a sender makes the owner of a queue check it again before the sender waits for the end of a turn.
+const NOTIFY_TRIES: usize = 3;
 
 impl<A: Arch> Sender<A> {
     /// Waits until the queue has room for the packet, then sends it as [`xmit`](Sender::xmit) does; returns the verdict.
@@ -117,7 +117,7 @@ impl<A: Arch> Sender<A> {
             }
             match root.ask(&dev, batch, packets) {
                 Asked::Room(fit) => return Poll::Ready(Ok(fit)),
-                Asked::Unknown if tries < TRIES => {
+                Asked::Unknown if tries < NOTIFY_TRIES => {
                     tries += 1;
                     self.run_queue(root.index);
                     continue;

@@ -162,7 +162,7 @@ impl<A: Arch> Sender<A> {
 
     /// Returns pending, or an error if the device is down or has ended; then the sender does not wait any more. The sender
     /// has registered before: so either it finds here that the device is closed, or the thread that closes the device finds
-    /// the sender ([`Registry::wake_to_look`](crate::generic::registry::Registry::wake_to_look)).
+    /// the sender ([`Registry::wake_to_recheck`](crate::generic::registry::Registry::wake_to_recheck)).
     fn unless_closed<T>(&mut self) -> Poll<Result<T, WaitError>> {
         match self.closed() {
             None => Poll::Pending,

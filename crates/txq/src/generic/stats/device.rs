@@ -64,7 +64,7 @@ impl DeviceStats {
 ///   has some, buffers that the sender holds and has not handed in count as pending;
 /// - a packet lost in a panic counts as sent;
 /// - packets pending when their sender ended are still counted as sent or dropped. In a pool that devices share, one that was
-///   dropped after the last look may count as sent.
+///   dropped after the last update may count as sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SenderStats {

@@ -47,26 +47,26 @@ enum Node {
     Ethertype(u16),
     Proto(u8),
     /// A network; a host is one of all bits.
-    Net(Side, IpAddr, u8),
-    Port(Side, RangeInclusive<u16>),
+    Net(Direction, IpAddr, u8),
+    Port(Direction, RangeInclusive<u16>),
     /// A VLAN tag; with an id, or any.
     Vlan(Option<u16>),
     Length(RangeInclusive<usize>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum Direction {
     Src,
     Dst,
     Either,
 }
 
-impl Side {
+impl Direction {
     fn test<T>(self, (src, dst): (T, T), f: impl Fn(T) -> bool) -> bool {
         match self {
-            Side::Src => f(src),
-            Side::Dst => f(dst),
-            Side::Either => f(src) || f(dst),
+            Direction::Src => f(src),
+            Direction::Dst => f(dst),
+            Direction::Either => f(src) || f(dst),
         }
     }
 }

@@ -102,7 +102,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Checks for the worker whether the owner has reaped since the last check. Returns when to check again if it has;
     /// `None` if the worker must reap.
-    pub(crate) fn next_look(&self, now: impl FnOnce() -> Nanos) -> Option<Nanos> {
+    pub(crate) fn next_check(&self, now: impl FnOnce() -> Nanos) -> Option<Nanos> {
         let Deferred { watch, seen, .. } = &*self.deferred;
         if watch.load(Relaxed) != DEFERRING || self.stopped() {
             return None;

@@ -380,13 +380,13 @@ impl<A: Arch> TxQueue<A> {
         let next = self.watched.with(|held| {
             let side = held.data();
             let moved = (self.issued.packets.load(Relaxed), self.completed.packets.load(Relaxed));
-            let look = Standstill::look(&mut side.standstill, moved, now(), watchdog.timeo);
-            if let Some(stopped_for) = look.expired.map(Duration::from_nanos) {
+            let check = Standstill::check(&mut side.standstill, moved, now(), watchdog.timeo);
+            if let Some(stopped_for) = check.expired.map(Duration::from_nanos) {
                 side.tx_timeout += 1;
                 let (txq, in_flight, tx_timeout) = (self.index, self.in_flight(), side.tx_timeout);
                 event = Some(TxTimeout { txq, stopped_for, in_flight, tx_timeout });
             }
-            look.next
+            check.next
         });
         if let (Some(event), Some(hook)) = (event, &watchdog.hook) {
             hook(&event);

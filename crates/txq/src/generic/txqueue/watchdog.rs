@@ -56,7 +56,7 @@ pub(crate) struct Standstill {
 
 /// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Check {
     /// How long the txq has made no progress, if that is an event now.
     pub(crate) expired: Option<Nanos>,
     /// When to check again.
@@ -65,7 +65,7 @@ pub(crate) struct Look {
 
 impl Standstill {
     /// Checks a stopped txq.
-    pub(crate) fn look(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Look {
+    pub(crate) fn check(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Check {
         let fresh = Self { moved, since: now, due: now.saturating_add(timeo) };
         let seen = match seen {
             Some(seen) if seen.moved == moved => seen,
@@ -75,7 +75,7 @@ impl Standstill {
         if expired.is_some() {
             seen.due = now.saturating_add(timeo);
         }
-        Look { expired, next: seen.due }
+        Check { expired, next: seen.due }
     }
 }
 
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn one_event_a_period_and_none_while_the_txq_moves() {
         let mut seen = None;
-        let mut look = |moved, now| Standstill::look(&mut seen, moved, now, 100);
-        assert_eq!(look((5, 0), 1000), Look { expired: None, next: 1100 });
-        assert_eq!(look((5, 0), 1099), Look { expired: None, next: 1100 });
-        assert_eq!(look((5, 0), 1100), Look { expired: Some(100), next: 1200 });
-        assert_eq!(look((5, 0), 1101).expired, None, "once a period");
-        assert_eq!(look((5, 0), 1250), Look { expired: Some(250), next: 1350 });
+        let mut check = |moved, now| Standstill::check(&mut seen, moved, now, 100);
+        assert_eq!(check((5, 0), 1000), Check { expired: None, next: 1100 });
+        assert_eq!(check((5, 0), 1099), Check { expired: None, next: 1100 });
+        assert_eq!(check((5, 0), 1100), Check { expired: Some(100), next: 1200 });
+        assert_eq!(check((5, 0), 1101).expired, None, "once a period");
+        assert_eq!(check((5, 0), 1250), Check { expired: Some(250), next: 1350 });
         // One completion, though the txq stays stopped: it begins anew.
-        assert_eq!(look((5, 1), 1349), Look { expired: None, next: 1449 });
-        assert_eq!(look((6, 1), 1449), Look { expired: None, next: 1549 });
-        assert_eq!(look((6, 1), 1549).expired, Some(100));
+        assert_eq!(check((5, 1), 1349), Check { expired: None, next: 1449 });
+        assert_eq!(check((6, 1), 1449), Check { expired: None, next: 1549 });
+        assert_eq!(check((6, 1), 1549).expired, Some(100));
     }
 }

@@ -75,20 +75,20 @@ fn drops(detail: &Detail) -> Vec<String> {
 }
 
 /// The counters of a sender; `pending` is a number of packets, the others are counted.
-const SENDER: [&str; 6] = ["accepted", "sent", "dropped", "pending", "no_buffer", "at_limit"];
+const SENDER_COUNTERS: [&str; 6] = ["accepted", "sent", "dropped", "pending", "no_buffer", "at_limit"];
 
 fn senders(detail: &Detail) -> Vec<String> {
     if detail.device.senders.is_empty() {
         return vec!["none".to_owned()];
     }
-    let heads = std::iter::once("SENDER".to_owned()).chain(SENDER.map(str::to_uppercase)).collect();
+    let heads = std::iter::once("SENDER".to_owned()).chain(SENDER_COUNTERS.map(str::to_uppercase)).collect();
     let rows = detail.device.senders.iter().zip(&detail.senders).map(|(sender, rates)| {
         let cell = |name: &str| match name {
             "pending" => sender.counters.get(name).map(|&count| format!("{}p", units::count(count as f64))),
             _ => rates.get(name).copied().map(units::count),
         };
         let name = plain(&format!("{} {}", sender.index, sender.name));
-        std::iter::once(name).chain(SENDER.map(|name| units::or_dash(cell(name)))).collect()
+        std::iter::once(name).chain(SENDER_COUNTERS.map(|name| units::or_dash(cell(name)))).collect()
     });
     align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 1)
 }

@@ -13,7 +13,7 @@ use super::{Theme, put};
 /// The narrowest column of names, and of bars.
 const NARROWEST: (usize, usize) = (12, 8);
 /// The widest column of names that bars leave, and of bars: one for each second of a minute.
-const WIDEST: (usize, usize) = (48, 60);
+const WIDEST_COLUMNS: (usize, usize) = (48, 60);
 
 /// The widths of a screen: of the names, how many columns follow, of the bars.
 struct Widths {
@@ -35,8 +35,8 @@ impl Widths {
         if free < NARROWEST.0 + 1 + NARROWEST.1 {
             return Self { name: free, columns, bars: 0 };
         }
-        let name = (free / 2).clamp(20, WIDEST.0).min(free - 1 - NARROWEST.1);
-        let bars = (free - 1 - name).min(WIDEST.1);
+        let name = (free / 2).clamp(20, WIDEST_COLUMNS.0).min(free - 1 - NARROWEST.1);
+        let bars = (free - 1 - name).min(WIDEST_COLUMNS.1);
         Self { name: free - 1 - bars, columns, bars }
     }
 }

@@ -9,8 +9,8 @@ use crate::watch::snapshot::Snapshot;
 use crate::watch::top::state::News;
 use crate::watch::top::testing::{nested, wide};
 
-fn look(state: &mut State, snapshot: Snapshot, second: u64) {
-    state.hear(News::Look(
+fn show(state: &mut State, snapshot: Snapshot, second: u64) {
+    state.hear(News::Snapshot(
         Box::new(snapshot),
         Duration::from_secs(second),
         UNIX_EPOCH + Duration::from_secs(3661),
@@ -33,11 +33,11 @@ fn lines(state: &mut State, width: u16, height: u16) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// Returns a state with two looks, a second apart.
+/// Returns a state with two snapshots, a second apart.
 fn two() -> State {
     let mut state = State::default();
-    look(&mut state, nested(1), 0);
-    look(&mut state, nested(3), 1);
+    show(&mut state, nested(1), 0);
+    show(&mut state, nested(3), 1);
     state
 }
 
@@ -69,7 +69,7 @@ fn a_narrow_terminal_leaves_out_the_last_columns() {
 #[test]
 fn a_wide_terminal_has_a_bar_for_each_second() {
     let mut state = State::default();
-    (0..70).for_each(|second| look(&mut state, nested(second), second));
+    (0..70).for_each(|second| show(&mut state, nested(second), second));
     let lines = lines(&mut state, 200, 50);
     assert!(lines[4].ends_with(&"█".repeat(60)), "{lines:#?}");
     assert!(lines[3].ends_with("LAST MIN") && lines[49].starts_with("h help"));
@@ -94,8 +94,8 @@ fn no_size_is_too_small() {
 #[test]
 fn a_tree_of_ten_thousand_classes_shows_the_rows_around_the_selected_one() {
     let mut state = State::default();
-    look(&mut state, wide(10_000), 0);
-    look(&mut state, wide(10_000), 1);
+    show(&mut state, wide(10_000), 0);
+    show(&mut state, wide(10_000), 1);
     assert_eq!(state.shown.len(), 10_003);
     assert!(lines(&mut state, 80, 24)[7].starts_with("   htb 1:1 "));
     press(&mut state, KeyCode::End);
@@ -112,10 +112,10 @@ fn a_tree_of_ten_thousand_classes_shows_the_rows_around_the_selected_one() {
 fn the_header_says_how_the_program_answers() {
     let mut state = State::default();
     assert_eq!(lines(&mut state, 80, 24)[..2], ["txq top", "waiting for the first answer"]);
-    look(&mut state, nested(1), 0);
-    assert_eq!(lines(&mut state, 80, 24)[2], "live: rates follow with the next look");
+    show(&mut state, nested(1), 0);
+    assert_eq!(lines(&mut state, 80, 24)[2], "live: rates follow with the next snapshot");
     state.hear(News::Failed(Link::Gone));
-    assert_eq!(lines(&mut state, 80, 24)[2], "gone: looking for it; last seen 01:01:01 UTC");
+    assert_eq!(lines(&mut state, 80, 24)[2], "gone: waiting for it; last seen 01:01:01 UTC");
     state.hear(News::Failed(Link::Silent(Some("process 42 is stopped".to_owned()))));
     assert_eq!(lines(&mut state, 80, 24)[2], "silent since 01:01:01 UTC: process 42 is stopped");
     press(&mut state, KeyCode::Char('p'));

@@ -2,7 +2,7 @@ use super::*;
 use crate::watch::top::testing::{after, nested, rates};
 
 #[test]
-fn rates_are_the_difference_of_two_looks() {
+fn rates_are_the_difference_of_two_snapshots() {
     let found = after(&nested(1), &nested(3));
     let device = &found.rows[0];
     let speed = device.speed.unwrap();
@@ -23,7 +23,7 @@ fn rates_are_the_difference_of_two_looks() {
 }
 
 #[test]
-fn the_first_look_has_no_rates() {
+fn the_first_snapshot_has_no_rates() {
     let found = rates(&nested(1));
     assert!(found.rows.iter().all(|row| row.speed.is_none() && row.p99.is_none()));
     assert_eq!((found.seconds, found.sum()), (None, None));
@@ -72,8 +72,8 @@ fn the_quantile_is_of_the_new_samples() {
 
 #[test]
 fn a_quantile_reaches_back_for_samples_up_to_a_minute() {
-    // 40 samples a look: three looks have enough.
-    let look = |n: u64| {
+    // 40 samples a snapshot: three snapshots have enough.
+    let snapshot = |n: u64| {
         let mut snapshot = nested(n);
         snapshot.devices[0].to_driver = vec![(if n < 5 { 4096 } else { 64 }, n * 40)];
         if n >= 5 {
@@ -81,11 +81,11 @@ fn a_quantile_reaches_back_for_samples_up_to_a_minute() {
         }
         snapshot
     };
-    let seen = |looks: std::ops::Range<u64>, seconds: u64| {
+    let seen = |numbers: std::ops::Range<u64>, seconds: u64| {
         let mut last: Option<Rates> = None;
-        for n in looks {
+        for n in numbers {
             let at = Duration::from_secs(n * seconds);
-            last = Some(Rates::between(last.as_ref(), look(n), at, SystemTime::UNIX_EPOCH));
+            last = Some(Rates::between(last.as_ref(), snapshot(n), at, SystemTime::UNIX_EPOCH));
         }
         last.unwrap().rows[0].p99
     };

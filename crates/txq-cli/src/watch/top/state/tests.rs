@@ -7,8 +7,8 @@ use super::*;
 use crate::watch::top::draw::{Theme, draw};
 use crate::watch::top::testing::{nested, wide};
 
-fn look(snapshot: Snapshot, second: u64) -> News {
-    News::Look(Box::new(snapshot), Duration::from_secs(second), SystemTime::UNIX_EPOCH)
+fn taken(snapshot: Snapshot, second: u64) -> News {
+    News::Snapshot(Box::new(snapshot), Duration::from_secs(second), SystemTime::UNIX_EPOCH)
 }
 
 fn press(state: &mut State, codes: &[KeyCode]) {
@@ -23,10 +23,10 @@ fn selected(state: &State) -> &str {
     &state.current().unwrap().name
 }
 
-/// Returns a state with one look, and a screen of three rows.
+/// Returns a state with one snapshot, and a screen of three rows.
 fn new() -> State {
     let mut state = State::default();
-    state.hear(look(nested(1), 0));
+    state.hear(taken(nested(1), 0));
     state.fit(3);
     state
 }
@@ -57,12 +57,12 @@ fn a_selected_row_stays_selected_where_it_moves() {
     let mut busy = nested(2);
     busy.devices[0].tree[5].bytes += 1_000_000;
     text(&mut state, ">");
-    state.hear(look(busy, 1));
+    state.hear(taken(busy, 1));
     assert_eq!((selected(&state), state.cursor), ("htb 1:20", 4));
     // It has gone: the row in its place is selected.
     let mut without = nested(3);
     without.devices[0].tree.pop();
-    state.hear(look(without, 2));
+    state.hear(taken(without, 2));
     assert_eq!((selected(&state), state.cursor), ("htb 1:10", 4));
 }
 
@@ -83,11 +83,11 @@ fn a_filter_is_typed_and_left() {
 }
 
 #[test]
-fn a_paused_screen_stands_still_and_counts_from_the_last_look() {
+fn a_paused_screen_stands_still_and_counts_from_the_last_snapshot() {
     let mut state = new();
     text(&mut state, "p");
-    state.hear(look(nested(2), 1));
-    state.hear(look(nested(4), 2));
+    state.hear(taken(nested(2), 1));
+    state.hear(taken(nested(4), 2));
     assert_eq!(state.rates.as_ref().unwrap().seconds, None);
     text(&mut state, "p");
     let rates = state.rates.as_ref().unwrap();
@@ -102,7 +102,7 @@ fn an_answer_that_takes_long_is_silence() {
     assert_eq!(state.link, Link::Live);
     state.tick(Duration::from_secs(8));
     assert_eq!(state.link, Link::Silent(None));
-    state.hear(look(nested(2), 9));
+    state.hear(taken(nested(2), 9));
     state.tick(Duration::from_secs(100));
     assert_eq!(state.link, Link::Live);
     state.hear(News::Failed(Link::Gone));
@@ -129,7 +129,7 @@ fn waits_are_recorded_while_they_are_shown() {
 #[derive(Clone, Debug)]
 enum Happening {
     Key(KeyCode, KeyModifiers),
-    Look(Snapshot),
+    Snapshot(Snapshot),
     Failed(Link),
     Size(u16, u16),
 }
@@ -165,7 +165,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => letters.prop_map(|code| Happening::Key(code, KeyModifiers::NONE)),
         6 => others.prop_map(|code| Happening::Key(code, KeyModifiers::NONE)),
         1 => (any::<char>(), modifiers).prop_map(|(char, with)| Happening::Key(KeyCode::Char(char), with)),
-        2 => snapshot.prop_map(Happening::Look),
+        2 => snapshot.prop_map(Happening::Snapshot),
         1 => prop::sample::select(vec![Link::Gone, Link::Silent(None), Link::Refused("no".to_owned())])
             .prop_map(Happening::Failed),
         1 => (0..100u16, 0..30u16).prop_map(|(width, height)| Happening::Size(width, height)),
@@ -176,7 +176,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_keys_and_looks_panics(happenings in prop::collection::vec(happening(), 1..40)) {
+    fn no_sequence_of_keys_and_snapshots_panics(happenings in prop::collection::vec(happening(), 1..40)) {
         let (mut state, mut second) = (State::default(), 0);
         let mut terminal = Terminal::new(TestBackend::new(60, 12)).unwrap();
         for happening in happenings {
@@ -184,9 +184,9 @@ proptest! {
                 Happening::Key(code, with) => state.key(KeyEvent::new(code, with)),
                 Happening::Failed(link) => state.hear(News::Failed(link)),
                 Happening::Size(width, height) => terminal = Terminal::new(TestBackend::new(width, height)).unwrap(),
-                Happening::Look(snapshot) => {
+                Happening::Snapshot(snapshot) => {
                     second += 1;
-                    state.hear(look(snapshot, second));
+                    state.hear(taken(snapshot, second));
                 }
             }
             terminal.draw(|frame| draw(frame, &mut state, Theme { colour: true })).unwrap();

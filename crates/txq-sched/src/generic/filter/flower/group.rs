@@ -8,17 +8,17 @@
 //! given match. A removed rule leaves a gap in that order. Once there are more gaps than rules, the gaps are closed. So
 //! adding, changing and removing a rule cost amortised constant time.
 
-use super::key::{Key, Match, Range, WORDS};
+use super::key::{KEY_WORDS, Key, Match, Range};
 use crate::tc::Handle;
 
 /// An empty slot.
 const EMPTY: u32 = u32::MAX;
 
 /// The handle of a removed rule.
-const GONE: u32 = 0;
+const REMOVED: u32 = 0;
 
 struct Entry {
-    /// [`GONE`] for a gap.
+    /// [`REMOVED`] for a gap.
     handle: u32,
     class: Handle,
     ranges: (Range, Range),
@@ -51,7 +51,7 @@ fn within(range: Range, port: u16) -> bool {
 
 impl Group {
     pub(super) fn new(of: &Match) -> Self {
-        let masks = (0..WORDS).map(|at| (at, of.mask.word(at))).filter(|&(_, mask)| mask != 0).collect();
+        let masks = (0..KEY_WORDS).map(|at| (at, of.mask.word(at))).filter(|&(_, mask)| mask != 0).collect();
         Self { of: of.clone(), masks, keys: Vec::new(), entries: Vec::new(), gaps: 0, slots: vec![EMPTY; 4] }
     }
 
@@ -133,7 +133,7 @@ impl Group {
         let (src, dst) = (key.short(super::key::SRC_PORT), key.short(super::key::DST_PORT));
         (0..self.entries.len()).find(|&at| {
             let Entry { handle, ranges: (sources, destinations), .. } = self.entries[at];
-            within(sources, src) && within(destinations, dst) && self.is_key_of(at, key) && handle != GONE
+            within(sources, src) && within(destinations, dst) && self.is_key_of(at, key) && handle != REMOVED
         })
     }
 
@@ -172,7 +172,7 @@ impl Group {
     /// Removes the rule with this match, if there is one.
     pub(super) fn remove(&mut self, what: &Match) {
         let Some(entry) = self.unlink(what) else { return };
-        self.entries[entry].handle = GONE;
+        self.entries[entry].handle = REMOVED;
         self.gaps += 1;
         if self.gaps * 2 > self.entries.len() {
             self.rebuild();
@@ -207,7 +207,7 @@ impl Group {
         let words = self.masks.len();
         let mut kept = 0;
         for entry in 0..self.entries.len() {
-            if self.entries[entry].handle != GONE {
+            if self.entries[entry].handle != REMOVED {
                 self.entries.swap(kept, entry);
                 self.keys.copy_within(entry * words..(entry + 1) * words, kept * words);
                 kept += 1;

@@ -6,9 +6,9 @@ use txq_core::flow::{Hosts, Link};
 
 use crate::generic::filter::proto::is_vlan;
 
-const BYTES: usize = 96;
+const KEY_BYTES: usize = 96;
 /// Number of 64-bit words in a key.
-pub(super) const WORDS: usize = BYTES / 8;
+pub(super) const KEY_WORDS: usize = KEY_BYTES / 8;
 
 /// The place of a field in the key, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +64,11 @@ pub(super) const ICMPV6: u8 = 58;
 /// The fields of a packet, or the values or masks of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
-    pub(super) bytes: [u8; BYTES],
+    pub(super) bytes: [u8; KEY_BYTES],
 }
 
 impl Key {
-    pub(super) const ZERO: Self = Self { bytes: [0; BYTES] };
+    pub(super) const ZERO: Self = Self { bytes: [0; KEY_BYTES] };
 
     pub(super) fn set(&mut self, field: Field, value: &[u8]) {
         self.bytes[field.at..][..value.len().min(field.len)]

@@ -255,7 +255,7 @@ impl Linear {
             let what = &rule.what;
             let under = |key: &Key, at| key.word(at) & what.mask.word(at);
             let ports = [(what.src_ports, super::key::SRC_PORT), (what.dst_ports, super::key::DST_PORT)];
-            (0..super::key::WORDS).all(|at| under(key, at) == under(&what.value, at))
+            (0..super::key::KEY_WORDS).all(|at| under(key, at) == under(&what.value, at))
                 && ports
                     .iter()
                     .all(|(range, at)| range.is_none_or(|(a, b)| (a..=b).contains(&key.short(*at))))

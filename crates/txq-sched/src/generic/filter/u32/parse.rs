@@ -1,7 +1,7 @@
 //! The words of u32's commands.
 
 use super::sample::{Selector, signed};
-use super::{Id, LAST_NODE, Link, MOST_BUCKETS, Offset, Rule};
+use super::{HashKey, Id, LAST_NODE, MOST_BUCKETS, Offset, Rule};
 use crate::generic::action::Actions;
 use crate::generic::filter::header::{classid, unknown_word};
 use crate::tc::{ParseError, Words, c_number, full, radix_number};
@@ -161,12 +161,12 @@ fn sample(words: &mut Words<'_>) -> Result<u32, ParseError> {
             }
         })?;
     }
-    Ok(Link { mask: key.mask, offset: 0 }.bucket(key.value, buckets))
+    Ok(HashKey { mask: key.mask, offset: 0 }.bucket(key.value, buckets))
 }
 
 /// Takes `mask MASK` and `at OFFSET`, in any order: which bits choose the bucket of a linked table.
-fn hashkey(words: &mut Words<'_>) -> Result<Link, ParseError> {
-    let mut link = Link { mask: 0, offset: 0 };
+fn hashkey(words: &mut Words<'_>) -> Result<HashKey, ParseError> {
+    let mut link = HashKey { mask: 0, offset: 0 };
     let name = |words: &Words<'_>| match full(words.peek().unwrap_or_default(), &["mask", "at"]) {
         "mask" => Some("mask"),
         "at" => Some("at"),

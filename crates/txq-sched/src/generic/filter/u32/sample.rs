@@ -7,7 +7,7 @@ use super::{KeyMatch, Mark};
 use crate::generic::filter::flower::{mac_octets, mask_prefix};
 use crate::tc::{ParseError, Words, c_number, full, radix_number};
 
-/// The samples, in the order in which tc looks for one that begins like a word.
+/// The samples, in the order in which tc compares their beginnings with a word.
 const SHORT: [&str; 10] = ["u32", "u16", "u8", "ip", "ip6", "udp", "tcp", "icmp", "mark", "ether"];
 /// The most words that a rule compares.
 const MOST_KEYS: usize = 128;
@@ -25,12 +25,12 @@ fn illegal(remedy: impl Into<String>) -> ParseError {
 
 /// Where a field is: an offset from the network header, or with `nexthdr+` from the one behind it.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldOffset {
     offset: i32,
     nexthdr: bool,
 }
 
-impl Place {
+impl FieldOffset {
     const fn at(offset: i32) -> Self {
         Self { offset, nexthdr: false }
     }
@@ -71,19 +71,19 @@ impl Selector {
     /// Parses one sample, after the word `match` or `sample`, and adds its keys.
     pub(super) fn parse(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
         match full(words.value("match")?, &SHORT) {
-            "u32" => self.field(Width::Four, Place::at(0), words),
-            "u16" => self.field(Width::Two, Place::at(0), words),
-            "u8" => self.field(Width::One, Place::at(0), words),
+            "u32" => self.field(Width::Four, FieldOffset::at(0), words),
+            "u16" => self.field(Width::Two, FieldOffset::at(0), words),
+            "u8" => self.field(Width::One, FieldOffset::at(0), words),
             "ip" => self.ip(words),
             "ip6" => self.ip6(words),
             "tcp" | "udp" => match words.next_word().unwrap_or_default() {
-                "src" => self.field(Width::Two, Place::behind(0), words),
-                "dst" => self.field(Width::Two, Place::behind(2), words),
+                "src" => self.field(Width::Two, FieldOffset::behind(0), words),
+                "dst" => self.field(Width::Two, FieldOffset::behind(2), words),
                 name => Err(illegal(format!("\"{name}\" is neither src nor dst"))),
             },
             "icmp" => match words.next_word().unwrap_or_default() {
-                "type" => self.field(Width::One, Place::behind(0), words),
-                "code" => self.field(Width::One, Place::behind(1), words),
+                "type" => self.field(Width::One, FieldOffset::behind(0), words),
+                "code" => self.field(Width::One, FieldOffset::behind(1), words),
                 name => Err(illegal(format!("\"{name}\" is neither type nor code"))),
             },
             "ether" => self.ether(words),
@@ -109,17 +109,17 @@ impl Selector {
         match name {
             "src" => self.address(12, false, words),
             "dst" => self.address(16, false, words),
-            "tos" | "dsfield" | "precedence" => self.field(Width::One, Place::at(1), words),
-            "ihl" => self.field(Width::One, Place::at(0), words),
-            "protocol" => self.field(Width::One, Place::at(9), words),
-            "sport" => self.field(Width::Two, Place::at(20), words),
-            "dport" => self.field(Width::Two, Place::at(22), words),
-            "icmp_type" => self.field(Width::One, Place::at(20), words),
-            "icmp_code" => self.field(Width::One, Place::at(21), words),
-            "nofrag" => self.add(Width::Two, 0, 0x3fff, Place::at(6)),
-            "firstfrag" => self.add(Width::Two, 0x2000, 0x3fff, Place::at(6)),
-            "df" => self.add(Width::Two, 0x4000, 0x4000, Place::at(6)),
-            "mf" => self.add(Width::Two, 0x2000, 0x2000, Place::at(6)),
+            "tos" | "dsfield" | "precedence" => self.field(Width::One, FieldOffset::at(1), words),
+            "ihl" => self.field(Width::One, FieldOffset::at(0), words),
+            "protocol" => self.field(Width::One, FieldOffset::at(9), words),
+            "sport" => self.field(Width::Two, FieldOffset::at(20), words),
+            "dport" => self.field(Width::Two, FieldOffset::at(22), words),
+            "icmp_type" => self.field(Width::One, FieldOffset::at(20), words),
+            "icmp_code" => self.field(Width::One, FieldOffset::at(21), words),
+            "nofrag" => self.add(Width::Two, 0, 0x3fff, FieldOffset::at(6)),
+            "firstfrag" => self.add(Width::Two, 0x2000, 0x3fff, FieldOffset::at(6)),
+            "df" => self.add(Width::Two, 0x4000, 0x4000, FieldOffset::at(6)),
+            "mf" => self.add(Width::Two, 0x2000, 0x2000, FieldOffset::at(6)),
             _ => Err(illegal(format!(
                 "\"{name}\" is none of src, dst, tos, dsfield, precedence, ihl, protocol, sport, dport, nofrag, \
                  firstfrag, df, mf, icmp_type and icmp_code"
@@ -135,17 +135,17 @@ impl Selector {
             "priority" => {
                 // The traffic class spans two bytes.
                 let (value, mask) = number_and_mask(0xff, words)?;
-                self.add(Width::Four, value << 20, mask << 20, Place::at(0))
+                self.add(Width::Four, value << 20, mask << 20, FieldOffset::at(0))
             }
             "flowlabel" => {
                 let (value, mask) = number_and_mask(u32::MAX, words)?;
-                self.add(Width::Four, value, mask & 0xf_ffff, Place::at(0))
+                self.add(Width::Four, value, mask & 0xf_ffff, FieldOffset::at(0))
             }
-            "protocol" => self.field(Width::One, Place::at(6), words),
-            "sport" => self.field(Width::Two, Place::at(40), words),
-            "dport" => self.field(Width::Two, Place::at(42), words),
-            "icmp_type" => self.field(Width::One, Place::at(40), words),
-            "icmp_code" => self.field(Width::One, Place::at(41), words),
+            "protocol" => self.field(Width::One, FieldOffset::at(6), words),
+            "sport" => self.field(Width::Two, FieldOffset::at(40), words),
+            "dport" => self.field(Width::Two, FieldOffset::at(42), words),
+            "icmp_type" => self.field(Width::One, FieldOffset::at(40), words),
+            "icmp_code" => self.field(Width::One, FieldOffset::at(41), words),
             _ => Err(illegal(format!(
                 "\"{name}\" is none of src, dst, priority, flowlabel, protocol, sport, dport, icmp_type and icmp_code"
             ))),
@@ -155,23 +155,23 @@ impl Selector {
     fn ether(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
         let name = words.next_word().unwrap_or_default();
         let place = match name {
-            "src" => Place::at(-8),
-            "dst" => Place::at(-14),
+            "src" => FieldOffset::at(-8),
+            "dst" => FieldOffset::at(-14),
             _ => return Err(illegal(format!("\"{name}\" is neither src nor dst"))),
         };
         let word = words.next_word().unwrap_or_default();
         let Some([a, b, c, d, e, f]) = mac_octets(word) else {
             return Err(illegal(format!("\"{word}\" is no address such as 02:00:00:00:00:01")));
         };
-        let Place { offset, nexthdr } = place.or_given(words)?;
+        let FieldOffset { offset, nexthdr } = place.or_given(words)?;
         for (at, half) in (0..).zip([[a, b], [c, d], [e, f]]) {
-            let place = Place { offset: offset + at * 2, nexthdr };
+            let place = FieldOffset { offset: offset + at * 2, nexthdr };
             self.add(Width::Two, u16::from_be_bytes(half).into(), 0xffff, place)?;
         }
         Ok(())
     }
 
-    fn field(&mut self, width: Width, place: Place, words: &mut Words<'_>) -> Result<(), ParseError> {
+    fn field(&mut self, width: Width, place: FieldOffset, words: &mut Words<'_>) -> Result<(), ParseError> {
         let (value, mask) = number_and_mask(most(width), words)?;
         let place = place.or_given(words)?;
         self.add(width, value, mask, place)
@@ -183,7 +183,7 @@ impl Selector {
             let example = if v6 { "2001:db8::/32" } else { "192.0.2.0/24" };
             return Err(illegal(format!("\"{word}\" is no prefix such as {example}")));
         };
-        let Place { offset, nexthdr } = Place::at(offset).or_given(words)?;
+        let FieldOffset { offset, nexthdr } = FieldOffset::at(offset).or_given(words)?;
         let words = |octets: &[u8]| -> Vec<u32> {
             octets
                 .chunks_exact(4)
@@ -199,7 +199,7 @@ impl Selector {
             let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
             // Adds no keys for words of an IPv6 address that the prefix does not cover.
             if bits > 0 || !v6 {
-                let place = Place { offset: offset.saturating_add(at * 4), nexthdr };
+                let place = FieldOffset { offset: offset.saturating_add(at * 4), nexthdr };
                 self.add(Width::Four, value, mask, place)?;
             }
         }
@@ -207,8 +207,8 @@ impl Selector {
     }
 
     /// Adds a number to the key of the word that contains it.
-    fn add(&mut self, width: Width, value: u32, mask: u32, place: Place) -> Result<(), ParseError> {
-        let Place { offset, nexthdr } = place;
+    fn add(&mut self, width: Width, value: u32, mask: u32, place: FieldOffset) -> Result<(), ParseError> {
+        let FieldOffset { offset, nexthdr } = place;
         let Some(added) = KeyMatch::of(width as usize, value, mask, offset, nexthdr) else {
             return Err(illegal(format!("a u32 is at a multiple of 4, not at {offset}")));
         };

@@ -10,7 +10,7 @@ use txq_core::flow::FlowKeys;
 use txq_core::packet::{Packet, PacketList};
 
 /// The number of packets, from the head of the queue, that the filter reads for each arrival.
-const LOOK: usize = 64;
+const ACK_SCAN: usize = 64;
 
 const TCP: u8 = 6;
 /// Flags that a pure acknowledgement may have beside ACK: ECE and CWR.
@@ -96,7 +96,7 @@ impl Ack {
 /// Takes and returns the first packet of the queue that the last one makes needless, if there are `keep` more such packets.
 pub(super) fn filter<A: Arch>(queue: &mut PacketList<A>, keep: usize) -> Option<Packet<A>> {
     let last = read(queue.back()?)?;
-    let before = queue.iter().take(queue.len() - 1).take(LOOK).enumerate();
+    let before = queue.iter().take(queue.len() - 1).take(ACK_SCAN).enumerate();
     let mut needless =
         before.filter(|(_, packet)| read(packet).is_some_and(|ack| ack.is_needless(&last))).map(|(at, _)| at);
     let at = needless.next()?;

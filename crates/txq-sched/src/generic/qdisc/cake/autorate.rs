@@ -8,9 +8,9 @@ use txq_core::arch::Nanos;
 
 const MS: Nanos = 1_000_000;
 /// Length of a window; also the length of a pause that voids it.
-const WINDOW: Nanos = 20 * MS;
+const RATE_WINDOW: Nanos = 20 * MS;
 /// Time between two settings of the rate.
-const PERIOD: Nanos = 250 * MS;
+const SETTING_PERIOD: Nanos = 250 * MS;
 
 /// The arrivals, and the rate estimated from them.
 #[derive(Debug, Default)]
@@ -30,14 +30,14 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Counts an arrival of `bytes` at `now`. Returns the rate to set, in bytes a second, if one is due.
     pub(super) fn see(&mut self, bytes: u64, now: Nanos) -> Option<u64> {
-        if now.saturating_sub(self.last) > WINDOW {
+        if now.saturating_sub(self.last) > RATE_WINDOW {
             (self.began, self.bytes) = (now, 0);
         } else {
             self.bytes = self.bytes.saturating_add(bytes);
         }
         self.last = now;
         let time = now.saturating_sub(self.began);
-        if time < WINDOW {
+        if time < RATE_WINDOW {
             return None;
         }
         let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(time);
@@ -45,7 +45,7 @@ impl Arrivals {
         let shift = if rate > self.estimate { 2 } else { 8 };
         self.estimate = self.estimate - (self.estimate >> shift) + (rate >> shift);
         (self.began, self.bytes) = (now, 0);
-        if now.saturating_sub(self.set) < PERIOD {
+        if now.saturating_sub(self.set) < SETTING_PERIOD {
             return None;
         }
         self.set = now;

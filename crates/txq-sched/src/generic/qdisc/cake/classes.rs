@@ -47,7 +47,7 @@ impl<A: Arch> Classes<A> for Cake<A> {
             leaf: Handle::UNSPEC,
             options: Options::new(style),
             stats: None,
-            xstats: Some(show::flow(&self.tins[queue / QUEUES].look(queue % QUEUES), style)),
+            xstats: Some(show::flow(&self.tins[queue / QUEUES].flow_stats(queue % QUEUES), style)),
         }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A tin's tables take memory from its first packet on: an idle cake has none, and most tins of a busy one get no packet.
 
-mod look;
+mod stats;
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::drop::DropReason;
@@ -18,17 +18,17 @@ use txq_core::packet::{Packet, PacketList};
 
 use crate::generic::qdisc::cake::cobalt::{self, Blue};
 use crate::generic::qdisc::cake::counters::TinStats;
-use crate::generic::qdisc::cake::hash::{self, Keys, Place, QUEUES, Way};
+use crate::generic::qdisc::cake::hash::{self, Keys, QUEUES, SlotState, Way};
 use crate::generic::qdisc::cake::rounds::{Linked, List, NONE, ROUNDS, Rounds};
 use crate::generic::qdisc::cake::shaper::{Fine, Link};
 use crate::generic::qdisc::cake::tins::Share;
 use crate::generic::qdisc::codel::law::{Counts, Law};
 use crate::generic::qdisc::random::Rng;
 
-pub(super) use look::Look;
+pub(super) use stats::FlowStats;
 
 /// Fraction bits of a deficit: a deficit counts 2^-16 byte.
-const FRACTION: u32 = 16;
+const DEFICIT_FRACTION: u32 = 16;
 
 /// The most bytes charged for a packet. Only a packet that claims thousands of segments has more.
 pub(super) const MAX_CHARGE: u64 = 1 << 20;
@@ -197,10 +197,10 @@ impl<A: Arch> Tin<A> {
         let (index, way) = hash::find(&self.tags, keys.flow, |at| {
             let flow = &flows[at];
             match (flow.queue.is_empty(), flow.state, flow.shared) {
-                (true, State::Idle, _) => Place::Free,
-                (true, ..) => Place::Empty,
-                (false, _, false) => Place::InUse,
-                (false, _, true) => Place::Shared,
+                (true, State::Idle, _) => SlotState::Free,
+                (true, ..) => SlotState::Empty,
+                (false, _, false) => SlotState::InUse,
+                (false, _, true) => SlotState::Shared,
             }
         });
         let flow = &mut self.flows[index];
@@ -296,7 +296,7 @@ impl<A: Arch> Tin<A> {
                 let bytes = link.wire_bytes(&packet);
                 // At least one byte, so that packets of no length on the link end the turn; and at most MAX_CHARGE, so that
                 // the next turn is few rounds away.
-                self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << FRACTION;
+                self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << DEFICIT_FRACTION;
                 self.stats.delay(waited);
                 return Some((packet, bytes));
             }
@@ -358,7 +358,7 @@ impl<A: Arch> Tin<A> {
         let flow = &self.flows[index];
         let load = |host: u16, side: usize| self.hosts.get(usize::from(host)).map_or(0, |h| h.bulk[side]);
         let load = load(flow.src, 0).max(load(flow.dst, 1)).max(1);
-        let quantum = u64::from(self.share.quantum) << FRACTION;
+        let quantum = u64::from(self.share.quantum) << DEFICIT_FRACTION;
         (if load == 1 { quantum } else { quantum / u64::from(load) }) as i64
     }
 
@@ -403,7 +403,7 @@ impl<A: Arch> Tin<A> {
     /// Finds or adds the host with a hash, counts one more flow for it and returns its index.
     fn host(&mut self, hash: u32) -> u16 {
         let hosts = &self.hosts;
-        let place = |at: usize| if hosts[at].flows == 0 { Place::Free } else { Place::InUse };
+        let place = |at: usize| if hosts[at].flows == 0 { SlotState::Free } else { SlotState::InUse };
         let (at, way) = hash::find(&self.host_tags, hash, place);
         if way == Way::Miss {
             self.host_tags[at] = hash;

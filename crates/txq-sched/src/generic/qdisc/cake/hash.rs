@@ -16,7 +16,7 @@ const WAYS: usize = 8;
 
 /// The state of a place of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum SlotState {
     /// No flow or host has it.
     Free,
     /// Its flow has no packets, and is still on a list.
@@ -42,7 +42,7 @@ pub(super) enum Way {
 
 /// Returns the place for `hash`, and how it was found. `tags` has the hash that each place had last; `place` returns a
 /// place's state.
-pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> Place) -> (usize, Way) {
+pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> SlotState) -> (usize, Way) {
     let own = hash as usize % QUEUES;
     if tags[own] == hash {
         return (own, Way::Direct);
@@ -51,13 +51,13 @@ pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> Place) -> (
     if let Some(at) = (set..set + WAYS).find(|&at| tags[at] == hash) {
         return (at, Way::Indirect);
     }
-    if place(own) == Place::Shared {
+    if place(own) == SlotState::Shared {
         return (own, Way::Collision);
     }
     // The flow's own place first.
     let ways = (0..WAYS).map(|way| set + (own + way) % WAYS);
     match ways.map(|at| (place(at), at)).min_by_key(|&(place, _)| place) {
-        Some((Place::Free | Place::Empty, at)) => (at, Way::Miss),
+        Some((SlotState::Free | SlotState::Empty, at)) => (at, Way::Miss),
         _ => (own, Way::Collision),
     }
 }

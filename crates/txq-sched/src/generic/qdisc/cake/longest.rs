@@ -6,7 +6,7 @@
 //! one scan.
 
 /// The number of queues in a block.
-const BLOCK: usize = 64;
+const QUEUES_PER_BLOCK: usize = 64;
 
 /// The lengths of all queues.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ impl Longest {
             self.allocate();
         }
         self.bytes[queue] = bytes;
-        let top = &mut self.tops[queue / BLOCK];
+        let top = &mut self.tops[queue / QUEUES_PER_BLOCK];
         *top = bytes.max(*top);
     }
 
     #[cold]
     fn allocate(&mut self) {
         self.bytes = vec![0; self.queues].into();
-        self.tops = vec![0; self.queues.div_ceil(BLOCK)].into();
+        self.tops = vec![0; self.queues.div_ceil(QUEUES_PER_BLOCK)].into();
     }
 
     /// Returns the longest queue; `queue` if no other is longer.
@@ -55,8 +55,8 @@ impl Longest {
             if may <= self.bytes[queue] {
                 return queue;
             }
-            let start = block * BLOCK;
-            let end = (start + BLOCK).min(self.bytes.len());
+            let start = block * QUEUES_PER_BLOCK;
+            let end = (start + QUEUES_PER_BLOCK).min(self.bytes.len());
             let bytes = &self.bytes[start..end];
             let most = bytes.iter().fold(0, |most, &bytes| most.max(bytes));
             self.tops[block] = most;

@@ -102,7 +102,7 @@ const RTTS: [(&str, u32); 8] = [
 ];
 
 /// The named links: the bytes that each adds to the overhead, its cells, and its shortest packet in bytes.
-const LINKS: [(&str, i32, Option<Cells>, Option<u16>); 14] = [
+const NAMED_LINKS: [(&str, i32, Option<Cells>, Option<u16>); 14] = [
     ("pppoa-vcmux", 10, Some(Cells::Atm), None),
     ("pppoa-llc", 14, Some(Cells::Atm), None),
     ("pppoe-vcmux", 32, Some(Cells::Atm), None),
@@ -201,7 +201,7 @@ impl LinkWords {
             "overhead" => self.overhead = Some(between(options, word, -64, 256)?),
             "mpu" => self.mpu = Some(between(options, word, 0, 256)? as u16),
             "via-ethernet" => {}
-            _ => match LINKS.iter().find(|link| link.0 == word) {
+            _ => match NAMED_LINKS.iter().find(|link| link.0 == word) {
                 Some(&(_, overhead, cells, mpu)) => {
                     self.overhead = Some(self.overhead.unwrap_or(0).saturating_add(overhead));
                     (self.cells, self.mpu) = (cells.or(self.cells), mpu.or(self.mpu));

@@ -9,7 +9,7 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::packet::Packet;
 
 /// Fraction bits of a [`Fine`] time.
-const FRACTION: u32 = 32;
+const FINE_FRACTION: u32 = 32;
 
 /// The slowest rate, in bytes a second, as in the kernel.
 const MIN_RATE: u64 = 64;
@@ -20,12 +20,12 @@ pub(super) type Fine = u128;
 /// Converts a real time.
 #[inline]
 pub(super) fn fine(at: Nanos) -> Fine {
-    Fine::from(at) << FRACTION
+    Fine::from(at) << FINE_FRACTION
 }
 
 /// Returns the first whole nanosecond that is not before `at`.
 pub(super) fn whole(at: Fine) -> Nanos {
-    Nanos::try_from((at + (1 << FRACTION) - 1) >> FRACTION).unwrap_or(Nanos::MAX)
+    Nanos::try_from((at + (1 << FINE_FRACTION) - 1) >> FINE_FRACTION).unwrap_or(Nanos::MAX)
 }
 
 /// The time that a byte takes on the link, in units of 2^-32 ns; 0 without a rate.
@@ -35,7 +35,7 @@ pub(super) struct Pace(u64);
 impl Pace {
     /// Returns the pace of a rate in bytes a second; 0 for none.
     pub(super) fn new(rate: u64) -> Self {
-        Self(if rate == 0 { 0 } else { (1_000_000_000 << FRACTION) / rate.max(MIN_RATE) })
+        Self(if rate == 0 { 0 } else { (1_000_000_000 << FINE_FRACTION) / rate.max(MIN_RATE) })
     }
 
     pub(super) fn is_unlimited(self) -> bool {
@@ -50,7 +50,7 @@ impl Pace {
 
     /// Returns the time that `bytes` take on the link, in whole nanoseconds.
     pub(super) fn nanos(self, bytes: u64) -> Nanos {
-        Nanos::try_from(self.time(bytes) >> FRACTION).unwrap_or(Nanos::MAX)
+        Nanos::try_from(self.time(bytes) >> FINE_FRACTION).unwrap_or(Nanos::MAX)
     }
 }
 

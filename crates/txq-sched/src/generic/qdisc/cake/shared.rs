@@ -9,7 +9,7 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::activity::Activity;
 
 /// Time between two counts.
-const INTERVAL: Nanos = 200_000;
+const COUNT_INTERVAL: Nanos = 200_000;
 
 pub(in crate::generic::qdisc) struct Shared<A: Arch> {
     all: Arc<Activity<A>>,
@@ -43,10 +43,10 @@ impl<A: Arch> Shared<A> {
 
     /// Counts the active cakes if it is time; returns whether the number has changed.
     pub(super) fn count(&mut self, now: Nanos) -> bool {
-        if now.saturating_sub(self.counted) < INTERVAL {
+        if now.saturating_sub(self.counted) < COUNT_INTERVAL {
             return false;
         }
-        let since = now - INTERVAL.min(now);
+        let since = now - COUNT_INTERVAL.min(now);
         self.counted = now;
         let before = std::mem::replace(&mut self.active, (self.all.count(since.max(1)) as u64).max(1));
         before != self.active

@@ -8,7 +8,7 @@ use txq_core::arch::{Arch, Nanos};
 
 use crate::generic::qdisc::cake::Cake;
 use crate::generic::qdisc::cake::counters::Sizes;
-use crate::generic::qdisc::cake::flows::{Look, Tin};
+use crate::generic::qdisc::cake::flows::{FlowStats, Tin};
 use crate::generic::qdisc::cake::hash::FlowMode;
 use crate::generic::qdisc::cake::params::{AckFilter, Params};
 use crate::generic::qdisc::cake::shaper::Cells;
@@ -112,9 +112,9 @@ pub(super) fn xstats<A: Arch>(cake: &Cake<A>, style: Style) -> Options {
     options
 }
 
-/// Returns a flow's counters as `tc -s class show` prints them, which has no packets sent.
-pub(super) fn flow(look: &Look, style: Style) -> Options {
-    let Look { drops, backlog, qlen, deficit, count, chance } = *look;
+/// Returns a flow's counters as `tc -s class show` prints them, without packets sent.
+pub(super) fn flow(stats: &FlowStats, style: Style) -> Options {
+    let FlowStats { drops, backlog, qlen, deficit, count, chance } = *stats;
     let mut options = Options::new(style);
     options.text_only(format_args!(
         " (dropped {drops}, overlimits 0 requeues 0) \n backlog {} {qlen}p requeues 0\n  deficit {deficit} count {count} \

@@ -27,12 +27,12 @@ const FOUR: &[u8; 64] = b"101121110111111121212121212121213121212131113131311111
 const THREE: &[u8; 64] = b"1011211101111111111111111111111111111111111121212111111121111111";
 
 /// The code point of network control (CS7), which ARP gets: it has no DS field, and the network depends on it.
-pub(super) const CONTROL: u8 = 56;
+pub(super) const CS7: u8 = 56;
 
 const ARP: u16 = 0x0806;
 
 /// The smallest and the largest quantum of a flow, in bytes.
-const QUANTUM: (u64, u64) = (300, 1514);
+const FLOW_QUANTUM: (u64, u64) = (300, 1514);
 
 impl Diffserv {
     /// The presets, with tc's words for them.
@@ -64,7 +64,7 @@ impl Diffserv {
             Self::Four => FOUR,
             Self::Three => THREE,
         };
-        let code = if ethertype == ARP { CONTROL } else { tos >> 2 };
+        let code = if ethertype == ARP { CS7 } else { tos >> 2 };
         usize::from(table[usize::from(code)] - b'0')
     }
 
@@ -138,8 +138,8 @@ fn share(params: &Params, rate: u64, weight: u64, mtu: u32) -> Share {
     let target_here = pace.nanos(u64::from(mtu) * 3 / 2).max(target);
     let interval = rtt.saturating_sub(target).saturating_add(target_here).max(target_here.saturating_mul(2));
     let quantum = match rate {
-        0 => QUANTUM.1,
-        rate => (rate >> 12).clamp(QUANTUM.0, QUANTUM.1),
+        0 => FLOW_QUANTUM.1,
+        rate => (rate >> 12).clamp(FLOW_QUANTUM.0, FLOW_QUANTUM.1),
     };
     Share {
         rate,

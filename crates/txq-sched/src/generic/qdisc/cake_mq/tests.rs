@@ -53,7 +53,7 @@ fn active_cakes_share_the_rate() {
     }
 }
 
-/// A cake that runs dry leaves its part to the others within 400 us: it counts for 200, and the others look every 200.
+/// A cake that runs dry leaves its part to the others within 400 us: it counts for 200, and the others check every 200.
 #[test]
 fn a_dry_cakes_part_goes_to_the_others() {
     let mut cakes = Parts::new("cake_mq bandwidth 1gbit besteffort rtt 1000s", 4);

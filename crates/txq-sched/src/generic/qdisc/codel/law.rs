@@ -1,6 +1,6 @@
 //! CoDel's control law (RFC 8289): chooses the packets that a queue drops so that the others do not wait too long.
 //!
-//! The law looks at the shortest delay within the last `interval`: a queue that empties now and then is good, however long
+//! The law uses the shortest delay within the last `interval`: a queue that empties now and then is good, however long
 //! it grows in between. A queue enters dropping state once every packet of an `interval` has waited for `target` or longer.
 //! There it drops one packet, the next after `interval/sqrt(2)`, then after `interval/sqrt(3)`, and so on. It leaves the
 //! state when a packet has waited less than `target`, or when at most `mtu` bytes are left behind it. A queue that enters

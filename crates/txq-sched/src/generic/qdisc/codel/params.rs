@@ -11,7 +11,7 @@ use crate::generic::qdisc::codel::law::Goal;
 use crate::tc::{Micros, OptionWords, Options, ParseError};
 
 /// The low bits of a time, which the kernel does not keep.
-const CUT: Nanos = 1023;
+const CUT_BITS: Nanos = 1023;
 
 /// The parameters that a text names; `None` leaves a value as it is.
 #[derive(Debug, Default)]
@@ -94,10 +94,10 @@ fn hex(value: u8) -> String {
 }
 
 fn nanos(micros: u32) -> Nanos {
-    (u64::from(micros) * 1000) & !CUT
+    (u64::from(micros) * 1000) & !CUT_BITS
 }
 
 /// Returns a time as tc shows it, cut to units of 1024 ns.
 pub(in crate::generic::qdisc) fn micros(time: Nanos) -> Micros {
-    Micros(u32::try_from((time & !CUT) / 1000).unwrap_or(u32::MAX))
+    Micros(u32::try_from((time & !CUT_BITS) / 1000).unwrap_or(u32::MAX))
 }

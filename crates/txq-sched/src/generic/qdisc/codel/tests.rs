@@ -128,7 +128,7 @@ fn the_model_drops_and_comes_back() {
     assert!(first.len() > 30 && second.len() > first.len(), "{} {}", first.len(), second.len());
 }
 
-/// Section 3: the law looks at the minimum delay over an interval, not at the length.
+/// Section 3: the law uses the minimum delay over an interval, not at the length.
 #[test]
 fn a_queue_may_stand_below_target_for_ever_and_above_it_for_an_interval() {
     for (depth, time, dropped) in [

@@ -31,11 +31,11 @@ pub(super) static SYNTAX: Syntax = Syntax {
         "no_split_gso",
     ],
     usage: "Usage: ... dualpi2\n\
-            \x20              [limit PACKETS]\n\
+            \x20              [limit PACKET_UNITS]\n\
             \x20              [memlimit BYTES]\n\
             \x20              [coupling_factor NUMBER]\n\
-            \x20              [step_thresh TIME|PACKETS]\n\
-            \x20              [min_qlen_step PACKETS]\n\
+            \x20              [step_thresh TIME|PACKET_UNITS]\n\
+            \x20              [min_qlen_step PACKET_UNITS]\n\
             \x20              [drop_on_overload|overflow]\n\
             \x20              [drop_enqueue|drop_dequeue]\n\
             \x20              [classic_protection PERCENTAGE]\n\
@@ -241,10 +241,10 @@ impl Params {
 
 /// Returns a weight as it comes back from the kernel, which keeps it as a probability and cuts it twice (`dualpi2_scale_alpha_beta`).
 fn returned(weight: u32) -> u32 {
-    const MOST: u128 = u32::MAX as u128;
+    const MAX_PROB: u128 = u32::MAX as u128;
     const NANOS: u128 = 1_000_000_000;
-    let kept = ((u128::from(weight) * MOST) >> 2) / NANOS;
-    (((kept * NANOS) << 2) / MOST) as u32
+    let kept = ((u128::from(weight) * MAX_PROB) >> 2) / NANOS;
+    (((kept * NANOS) << 2) / MAX_PROB) as u32
 }
 
 fn or(value: u32, otherwise: u32) -> u32 {
@@ -267,12 +267,12 @@ fn weight(options: &mut OptionWords<'_, '_>, word: &str) -> Result<u32, ParseErr
 
 /// Reads a time or, with a unit of packets, a number of them; returns `None` for 0.
 fn step(options: &mut OptionWords<'_, '_>, word: &str) -> Result<Option<Step>, ParseError> {
-    const PACKETS: [&str; 5] = ["packets", "packet", "pkts", "pkt", "p"];
+    const PACKET_UNITS: [&str; 5] = ["packets", "packet", "pkts", "pkt", "p"];
     let text = options.value(word)?;
     if let Ok(time) = text.parse::<Micros>() {
         return Ok(Some(Step::Time(time)).filter(|_| time.0 > 0));
     }
-    let number = PACKETS.iter().find_map(|unit| text.strip_suffix(unit));
+    let number = PACKET_UNITS.iter().find_map(|unit| text.strip_suffix(unit));
     match number.and_then(|number| number.parse::<u32>().ok()) {
         Some(packets) => Ok(Some(Step::Packets(packets)).filter(|_| packets > 0)),
         None => Err(options.illegal(word, text, "use a time such as 1ms, or packets such as 5p")),

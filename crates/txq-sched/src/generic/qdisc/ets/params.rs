@@ -18,7 +18,7 @@ pub(super) static CLASS: Syntax = Syntax {
 };
 
 /// The most bands (`TCQ_ETS_MAX_BANDS`).
-const BANDS: usize = 16;
+const ETS_MAX_BANDS: usize = 16;
 const PRIORITIES: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Params {
                 "strict" => strict = number(&mut options, word)?,
                 "quanta" => {
                     quanta = list(&mut options, word, quantum)?;
-                    if quanta.len() > BANDS {
+                    if quanta.len() > ETS_MAX_BANDS {
                         let error = ParseError::new("\"quanta\" index cannot be higher than 15");
                         return Err(error.with_remedy("there are at most 16 bands"));
                     }
@@ -65,7 +65,7 @@ impl Params {
             let error = ParseError::new("Not enough total bands to cover all the strict bands and quanta");
             return Err(error.with_usage(SYNTAX.usage));
         }
-        if bands > BANDS {
+        if bands > ETS_MAX_BANDS {
             return Err(too_many("bands"));
         }
         if let Some(band) = map.iter().find(|&&band| band as usize >= bands) {
@@ -104,7 +104,7 @@ impl Params {
 
 fn number(options: &mut OptionWords<'_, '_>, word: &str) -> Result<usize, ParseError> {
     match options.value_decimal(word)? as usize {
-        bands if bands > BANDS => Err(too_many(word)),
+        bands if bands > ETS_MAX_BANDS => Err(too_many(word)),
         bands => Ok(bands),
     }
 }

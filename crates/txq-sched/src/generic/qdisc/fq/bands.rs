@@ -2,13 +2,13 @@
 
 use txq_core::arch::Arch;
 
-use crate::generic::qdisc::fq::flow::Place;
-use crate::generic::qdisc::fq::params::BANDS;
+use crate::generic::qdisc::fq::flow::FlowState;
+use crate::generic::qdisc::fq::params::FQ_BANDS;
 use crate::generic::qdisc::fq::table::Table;
 use crate::generic::qdisc::fq::turns::Turns;
 
 /// The number of flows beyond which the next flows are prefetched, because the near caches no longer hold all of them.
-pub(super) const MANY: usize = 2048;
+pub(super) const MANY_FLOWS: usize = 2048;
 /// How many turns ahead a flow is prefetched, then its first packet, to which the flow points, then the second, to which
 /// the first points.
 const FETCH: [usize; 3] = [12, 7, 3];
@@ -25,13 +25,13 @@ pub(super) struct Band {
 
 /// The three bands.
 pub(super) struct Bands {
-    bands: [Band; BANDS],
+    bands: [Band; FQ_BANDS],
     /// The band that has the turn.
     turn: usize,
 }
 
 impl Bands {
-    pub(super) fn new(weights: &[u32; BANDS]) -> Self {
+    pub(super) fn new(weights: &[u32; FQ_BANDS]) -> Self {
         let band =
             |&weight: &u32| Band { new: Turns::default(), old: Turns::default(), credit: weight.into() };
         Self { bands: std::array::from_fn(|i| band(&weights[i])), turn: 0 }
@@ -39,20 +39,20 @@ impl Bands {
 
     /// Appends a flow, which is on no list, to its band's list of new or of old flows.
     #[inline]
-    pub(super) fn append<A: Arch>(&mut self, table: &mut Table<A>, id: u32, place: Place) {
+    pub(super) fn append<A: Arch>(&mut self, table: &mut Table<A>, id: u32, place: FlowState) {
         let flow = table.flow_mut(id);
         flow.place = place;
         let band = &mut self.bands[usize::from(flow.band)];
-        if place == Place::New { &mut band.new } else { &mut band.old }.push(id);
+        if place == FlowState::New { &mut band.new } else { &mut band.old }.push(id);
     }
 
     /// Takes the flow that has the turn off its list.
     #[inline]
-    pub(super) fn unlink<A: Arch>(&mut self, table: &Table<A>, turn: Turn) {
+    pub(super) fn unlink<A: Arch>(&mut self, table: &Table<A>, turn: FlowTurn) {
         let band = &mut self.bands[turn.band];
         let list = if turn.new { &mut band.new } else { &mut band.old };
         list.pop();
-        if table.len > MANY {
+        if table.len > MANY_FLOWS {
             fetch_ahead(list, table);
         }
     }
@@ -63,14 +63,14 @@ impl Bands {
         &mut self,
         table: &mut Table<A>,
         quantum: i64,
-        weights: &[u32; BANDS],
-    ) -> Option<Turn> {
+        weights: &[u32; FQ_BANDS],
+    ) -> Option<FlowTurn> {
         let mut vain = 0;
         loop {
             let band = self.band(weights)?;
             let lists = &self.bands[band];
             let new = !lists.new.is_empty();
-            let turn = Turn { band, new, flow: if new { &lists.new } else { &lists.old }.get(0)? };
+            let turn = FlowTurn { band, new, flow: if new { &lists.new } else { &lists.old }.get(0)? };
             let flow = table.flow_mut(turn.flow);
             if flow.credit > 0 {
                 return Some(turn);
@@ -84,15 +84,15 @@ impl Bands {
             }
             flow.credit += quantum;
             self.unlink(table, turn);
-            self.append(table, turn.flow, Place::Old);
+            self.append(table, turn.flow, FlowState::Old);
         }
     }
 
     /// Returns the band that has the turn, which has flows and credit; `None` if no band has flows.
     #[inline]
-    fn band(&mut self, weights: &[u32; BANDS]) -> Option<usize> {
+    fn band(&mut self, weights: &[u32; FQ_BANDS]) -> Option<usize> {
         let mut empty = 0;
-        while empty < BANDS {
+        while empty < FQ_BANDS {
             let band = &self.bands[self.turn];
             if band.new.is_empty() && band.old.is_empty() {
                 empty += 1;
@@ -101,7 +101,7 @@ impl Bands {
             } else {
                 empty = 0;
             }
-            self.turn = (self.turn + 1) % BANDS;
+            self.turn = (self.turn + 1) % FQ_BANDS;
             let weight = i64::from(weights[self.turn]);
             let band = &mut self.bands[self.turn];
             band.credit = (band.credit + weight).min(weight);
@@ -139,14 +139,14 @@ impl Bands {
 
 /// The flow that has the turn.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct FlowTurn {
     pub(super) band: usize,
     /// Whether the flow is on its band's list of new flows.
     new: bool,
     pub(super) flow: u32,
 }
 
-impl Turn {
+impl FlowTurn {
     pub(super) fn is_new(&self) -> bool {
         self.new
     }

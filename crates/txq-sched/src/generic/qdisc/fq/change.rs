@@ -5,7 +5,7 @@ use txq_core::drop::DropReason;
 
 use crate::generic::qdisc::Cx;
 use crate::generic::qdisc::fq::Fq;
-use crate::generic::qdisc::fq::params::{BANDS, Params};
+use crate::generic::qdisc::fq::params::{FQ_BANDS, Params};
 
 impl<A: Arch> Fq<A> {
     /// Sets new parameters: counts the bands anew, sets the times of waiting flows, and drops packets beyond the limit.
@@ -71,7 +71,7 @@ impl<A: Arch> Fq<A> {
     /// Counts the packets of each band anew.
     fn count_bands(&mut self) {
         let flows = self.table.backlogged().flat_map(|id| self.table.packets(id));
-        self.band_pkts = [0; BANDS];
+        self.band_pkts = [0; FQ_BANDS];
         for packet in self.fifo.iter().chain(flows) {
             self.band_pkts[self.params.band(packet)] += 1;
         }

@@ -3,11 +3,11 @@
 use std::ops::{Index, IndexMut};
 
 /// The number of elements in a chunk.
-const CHUNK: usize = 256;
+const ELEMENTS_PER_CHUNK: usize = 256;
 
 /// An array of elements that never move.
 pub(super) struct Chunks<T> {
-    chunks: Vec<Box<[T; CHUNK]>>,
+    chunks: Vec<Box<[T; ELEMENTS_PER_CHUNK]>>,
 }
 
 impl<T> Chunks<T> {
@@ -17,12 +17,12 @@ impl<T> Chunks<T> {
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.chunks.len() * CHUNK
+        self.chunks.len() * ELEMENTS_PER_CHUNK
     }
 
     /// Adds a chunk, whose elements `make` returns.
     pub(super) fn grow(&mut self, make: impl FnMut() -> T) {
-        let chunk: Box<[T]> = std::iter::repeat_with(make).take(CHUNK).collect();
+        let chunk: Box<[T]> = std::iter::repeat_with(make).take(ELEMENTS_PER_CHUNK).collect();
         self.chunks.extend(chunk.try_into().ok());
     }
 
@@ -40,13 +40,13 @@ impl<T> Index<usize> for Chunks<T> {
 
     #[inline]
     fn index(&self, at: usize) -> &T {
-        &self.chunks[at / CHUNK][at % CHUNK]
+        &self.chunks[at / ELEMENTS_PER_CHUNK][at % ELEMENTS_PER_CHUNK]
     }
 }
 
 impl<T> IndexMut<usize> for Chunks<T> {
     #[inline]
     fn index_mut(&mut self, at: usize) -> &mut T {
-        &mut self.chunks[at / CHUNK][at % CHUNK]
+        &mut self.chunks[at / ELEMENTS_PER_CHUNK][at % ELEMENTS_PER_CHUNK]
     }
 }

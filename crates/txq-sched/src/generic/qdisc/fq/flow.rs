@@ -14,7 +14,7 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// The state of a flow, and its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FlowState {
     /// Not in use.
     Free,
     /// Without packets, on the table's list of idle flows. It keeps its credit and its next time for a while.
@@ -51,7 +51,7 @@ pub(super) struct Flow<A: Arch> {
     pub(super) prev: u32,
     /// The flow's place on the wheel, while it is throttled.
     pub(super) ticket: Option<Ticket>,
-    pub(super) place: Place,
+    pub(super) place: FlowState,
     /// The band of the flow's last packet. The flow goes to this band's lists.
     pub(super) band: u8,
     /// Bit 32 of the flow's key, the highest one that a key has.
@@ -76,7 +76,7 @@ impl<A: Arch> Flow<A> {
             next: NIL,
             prev: NIL,
             ticket: None,
-            place: Place::Free,
+            place: FlowState::Free,
             band: 0,
             upper: false,
             is_late: false,
@@ -95,7 +95,7 @@ impl<A: Arch> Flow<A> {
     /// Returns whether the flow is in use and has this key.
     #[inline]
     pub(super) fn is_of(&self, key: u64) -> bool {
-        self.key() == key && self.place != Place::Free
+        self.key() == key && self.place != FlowState::Free
     }
 
     /// Appends a packet, unless a queued one has a later departure time; then returns the packet.

@@ -1,6 +1,6 @@
 //! Finds flows by key: a hash table whose buckets are cache lines.
 //!
-//! A bucket holds the numbers of up to [`PLACES`] flows, and a tag for each: eight bits of its key's hash. A lookup
+//! A bucket holds the numbers of up to [`FLOWS_PER_BUCKET`] flows, and a tag for each: eight bits of its key's hash. A lookup
 //! compares the key with a flow only if the tag matches, so it reads the bucket's cache line and the flow's, and rarely
 //! another flow's. A full bucket has overflow buckets behind it. The table grows by one bucket for each [`LOAD`] flows
 //! (Litwin's linear hashing), so that no packet waits for a table to be rebuilt.
@@ -13,7 +13,7 @@ use crate::generic::qdisc::fq::flow::NIL;
 /// 1 in each byte.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The number of flows in a bucket.
-const PLACES: usize = 12;
+const FLOWS_PER_BUCKET: usize = 12;
 /// The average number of flows in a bucket beyond which the table grows.
 const LOAD: usize = 4;
 
@@ -21,15 +21,15 @@ const LOAD: usize = 4;
 #[repr(C, align(64))]
 struct Bucket {
     /// The flows; [`NIL`] in a free place.
-    ids: [u32; PLACES],
+    ids: [u32; FLOWS_PER_BUCKET],
     /// The flows' tags: bits of their keys' hashes.
-    tags: [u8; PLACES],
+    tags: [u8; FLOWS_PER_BUCKET],
     /// The overflow bucket behind this one: its index in [`Index::behind`] plus 1, or 0 for none.
     more: u32,
 }
 
 impl Bucket {
-    const EMPTY: Self = Self { ids: [NIL; PLACES], tags: [0; PLACES], more: 0 };
+    const EMPTY: Self = Self { ids: [NIL; FLOWS_PER_BUCKET], tags: [0; FLOWS_PER_BUCKET], more: 0 };
 
     /// Returns the places with this tag, and a few others.
     #[inline]

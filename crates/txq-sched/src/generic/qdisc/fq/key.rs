@@ -7,7 +7,7 @@ use crate::generic::qdisc::fq::Fq;
 use crate::generic::qdisc::fq::flow::NIL;
 
 /// The number of packets whose flows are prefetched together.
-pub(super) const TOGETHER: usize = 32;
+pub(super) const PREFETCHED_FLOWS: usize = 32;
 
 fn is_ip(ethertype: u16) -> bool {
     matches!(ethertype, 0x0800 | 0x86dd)
@@ -43,12 +43,12 @@ impl<A: Arch> Fq<A> {
         packet.set_hash(self.hasher.hash(&found.keys));
     }
 
-    /// Prefetches the cache lines for queueing the first [`TOGETHER`] packets of a batch: their buckets, then their flows,
+    /// Prefetches the cache lines for queueing the first [`PREFETCHED_FLOWS`] packets of a batch: their buckets, then their flows,
     /// then the last packets of these flows. Returns the probable flow of each packet, or [`NIL`]. The cache misses of each
     /// step overlap.
-    pub(super) fn fetch(&self, batch: &PacketList<A>) -> [u32; TOGETHER] {
-        let mut guesses = [NIL; TOGETHER];
-        let mut keys = [0; TOGETHER];
+    pub(super) fn fetch(&self, batch: &PacketList<A>) -> [u32; PREFETCHED_FLOWS] {
+        let mut guesses = [NIL; PREFETCHED_FLOWS];
+        let mut keys = [0; PREFETCHED_FLOWS];
         let known = batch.iter().zip(&mut keys).filter(|(packet, _)| packet.hash() != 0);
         for (packet, key) in known {
             *key = self.key(packet);

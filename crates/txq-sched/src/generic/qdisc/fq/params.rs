@@ -47,9 +47,9 @@ pub(super) static SYNTAX: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
-pub(super) const BANDS: usize = 3;
+pub(super) const FQ_BANDS: usize = 3;
 const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
-const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
+const WEIGHTS: [u32; FQ_BANDS] = [9 << 16, 3 << 16, 1 << 16];
 /// The smallest weight of a band, in bytes. With less, a band needs too many turns for each packet (`FQ_MIN_WEIGHT`).
 const MIN_WEIGHT: u32 = 16 << 10;
 const MAX_QUANTUM: u32 = 1 << 20;
@@ -91,7 +91,7 @@ pub(super) struct Params {
     /// The band of each priority modulo 16.
     pub(super) priomap: [u8; 16],
     /// Bytes of each band's turn.
-    pub(super) weights: [u32; BANDS],
+    pub(super) weights: [u32; FQ_BANDS],
 }
 
 impl Params {
@@ -169,7 +169,7 @@ impl Params {
                 "priomap" => {
                     for band in &mut p.priomap {
                         let text = options.value(word)?;
-                        let value = text.parse().ok().filter(|&b| usize::from(b) < BANDS);
+                        let value = text.parse().ok().filter(|&b| usize::from(b) < FQ_BANDS);
                         let remedy = "use 16 numbers from 0 to 2, a band for each priority";
                         *band = value.ok_or_else(|| options.illegal(word, text, remedy))?;
                     }
@@ -257,7 +257,7 @@ impl Params {
         o.number("buckets", self.buckets.into()).number("orphan_mask", self.orphan_mask.into());
         // tc 6.1 knows no bands, so they are shown only if they were changed, or with `-d`.
         if style.details || (self.priomap, self.weights) != (PRIOMAP, WEIGHTS) {
-            o.number("bands", BANDS as u64).list("priomap", &self.priomap.map(u64::from));
+            o.number("bands", FQ_BANDS as u64).list("priomap", &self.priomap.map(u64::from));
             o.list("weights", &self.weights.map(u64::from));
         }
         if !self.pacing {

@@ -3,7 +3,7 @@
 use txq_core::arch::{Arch, Nanos};
 
 use crate::generic::qdisc::fq::Fq;
-use crate::generic::qdisc::fq::params::BANDS;
+use crate::generic::qdisc::fq::params::FQ_BANDS;
 use crate::tc::{Options, Style};
 
 /// fq's own counters.
@@ -24,7 +24,7 @@ pub(super) struct Xstats {
     /// Packets that took the fast path.
     pub(super) fastpath: u64,
     /// Packets of each band dropped for `limit`.
-    pub(super) band_drops: [u64; BANDS],
+    pub(super) band_drops: [u64; FQ_BANDS],
     /// Moving mean of how late flows leave the wheel, in nanoseconds; each one has a weight of an eighth.
     latency: Nanos,
 }

@@ -9,7 +9,7 @@ use txq_core::arch::{Arch, Nanos, fetch_to_write};
 use txq_core::packet::{Packet, PacketQueue};
 
 use crate::generic::qdisc::fq::chunks::Chunks;
-use crate::generic::qdisc::fq::flow::{Flow, Late, NIL, Place};
+use crate::generic::qdisc::fq::flow::{Flow, FlowState, Late, NIL};
 use crate::generic::qdisc::fq::index::Index;
 
 /// How long an idle flow is kept, with its credit and the time of its next packet (`FQ_GC_AGE`).
@@ -126,7 +126,7 @@ impl<A: Arch> Table<A> {
     fn forget(&mut self, id: u32) {
         let free = self.free;
         let flow = self.flow_mut(id);
-        (flow.place, flow.next) = (Place::Free, free);
+        (flow.place, flow.next) = (FlowState::Free, free);
         let key = flow.key();
         self.index.remove(key, id);
         self.free = id;
@@ -146,7 +146,7 @@ impl<A: Arch> Table<A> {
     pub(super) fn set_idle(&mut self, id: u32, now: Nanos) {
         let (_, last) = self.idle;
         let flow = self.flow_mut(id);
-        (flow.place, flow.time) = (Place::Idle, now);
+        (flow.place, flow.time) = (FlowState::Idle, now);
         (flow.prev, flow.next) = (last, NIL);
         match last {
             NIL => self.idle.0 = id,

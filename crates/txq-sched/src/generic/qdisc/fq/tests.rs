@@ -397,7 +397,7 @@ fn frames_without_a_hash_are_told_by_their_headers() {
 /// More flows than a cache holds: the table grows, and each packet is found again.
 #[test]
 fn many_flows_each_get_their_turn() {
-    let flows = MANY as u32 * 3 / 2;
+    let flows = MANY_FLOWS as u32 * 3 / 2;
     let mut bench = Bench::slow("nopacing quantum 100 initial_quantum 100");
     for round in 0..2 {
         let mut batch = PacketList::new();

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 /// The capacity that an empty queue keeps, in flows.
-const KEPT: usize = 1 << 16;
+const KEPT_FLOWS: usize = 1 << 16;
 
 /// A first-in first-out queue of flows.
 #[derive(Default)]
@@ -34,11 +34,11 @@ impl Turns {
         self.0.push_back(id);
     }
 
-    /// Removes the first flow. An empty queue gives back memory beyond [`KEPT`] flows.
+    /// Removes the first flow. An empty queue gives back memory beyond [`KEPT_FLOWS`] flows.
     #[inline]
     pub(super) fn pop(&mut self) {
         self.0.pop_front();
-        if self.0.is_empty() && self.0.capacity() > KEPT {
+        if self.0.is_empty() && self.0.capacity() > KEPT_FLOWS {
             self.0 = VecDeque::new();
         }
     }

@@ -200,7 +200,7 @@ fn codel_works_on_each_queue() {
     }
 }
 
-/// CoDel looks at the bytes of all queues together: a queue with less than an MTU behind its first packet loses packets if
+/// CoDel counts the bytes of all queues together: a queue with less than an MTU behind its first packet loses packets if
 /// the others have enough.
 #[test]
 fn the_bytes_of_all_queues_count() {

@@ -14,7 +14,7 @@ use crate::generic::qdisc::wheel::Ticket;
 /// No class.
 pub(super) const NIL: u32 = u32::MAX;
 /// The id of the root, above all classes of the user.
-pub(super) const ROOT: u32 = 0;
+pub(super) const ROOT_ID: u32 = 0;
 
 pub(super) struct Class<A: Arch> {
     pub(super) minor: u16,

@@ -3,7 +3,7 @@
 use txq_core::arch::Arch;
 use txq_core::stats::QdiscStats;
 
-use super::class::{Class, NIL, ROOT};
+use super::class::{Class, NIL, ROOT_ID};
 use super::params::{self, Curves};
 use super::{Hfsc, time};
 use crate::generic::qdisc::child::{Child, Classes, Total};
@@ -42,7 +42,7 @@ impl<A: Arch> Hfsc<A> {
         class.leaf.reset(&mut self.total, cx);
         self.total.drops += purged;
         class.stats.drops += self.total.drops - drops;
-        self.look_at_leaf(id, now, cx);
+        self.update_leaf(id, now, cx);
     }
 }
 
@@ -53,13 +53,13 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
     }
 
     fn find(&mut self, minor: u16) -> Option<u16> {
-        self.classes.get(minor).filter(|&id| id != ROOT).map(|_| minor)
+        self.classes.get(minor).filter(|&id| id != ROOT_ID).map(|_| minor)
     }
 
     fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
         let id = self.classes.get(minor).expect("the class exists");
         let class = &mut self.classes[id];
-        (id != ROOT && class.level == 0).then_some((&mut class.leaf, &mut self.total))
+        (id != ROOT_ID && class.level == 0).then_some((&mut class.leaf, &mut self.total))
     }
 
     fn default_leaf(&mut self, _: u16) -> Box<dyn Qdisc<A>> {
@@ -67,7 +67,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
     }
 
     fn leaf_changed(&mut self, minor: u16) {
-        // The leaf is looked at with the next call that has a clock.
+        // The leaf is updated at the next call that has a clock.
         if let Some(id) = self.classes.get(minor) {
             self.changed.push(id);
         }
@@ -85,11 +85,11 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         self.classes.admit(minor)?;
         let parent = self.classes.find(parent)?;
         let now = time(cx.clock.now());
-        if parent != ROOT && self.classes[parent].level == 0 {
+        if parent != ROOT_ID && self.classes[parent].level == 0 {
             self.purge(parent, now, cx);
         }
         let above = &mut self.classes[parent];
-        if parent != ROOT && above.curves.ls.is_none() {
+        if parent != ROOT_ID && above.curves.ls.is_none() {
             // A class with others below it shares. As in the kernel, the real-time curve is for both then.
             above.curves.ls = above.curves.rt;
             above.start_curves(now);
@@ -116,7 +116,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         leaves.iter().for_each(|&leaf| self.deactivate(leaf, now));
         self.classes[id].curves = curves;
         self.classes[id].start_curves(now);
-        leaves.iter().for_each(|&leaf| self.look_at_leaf(leaf, now, cx));
+        leaves.iter().for_each(|&leaf| self.update_leaf(leaf, now, cx));
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl<A: Arch> Classes<A> for Hfsc<A> {
         let id = self.classes.get(minor).expect("the class exists");
         let class = &self.classes[id];
         let (parent, leaf) = match id {
-            ROOT => (Handle::ROOT, Handle::UNSPEC),
+            ROOT_ID => (Handle::ROOT, Handle::UNSPEC),
             _ => {
                 let leaf = if class.level == 0 { class.leaf.handle() } else { Handle::UNSPEC };
                 (Handle::new(0, self.classes[class.parent].minor), leaf)

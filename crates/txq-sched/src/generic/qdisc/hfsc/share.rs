@@ -3,7 +3,7 @@
 use txq_core::arch::Arch;
 
 use super::Hfsc;
-use super::class::{NIL, ROOT};
+use super::class::{NIL, ROOT_ID};
 use crate::generic::qdisc::Cx;
 
 /// How far a class with an upper limit may fall behind its limit before the time lost is given up: a tick of the kernel.
@@ -16,9 +16,9 @@ impl<A: Arch> Hfsc<A> {
         leaf.peek(&mut self.total, cx).map(|packet| packet.len() as u64)
     }
 
-    /// Lets a leaf take part if it has packets to send, and otherwise not. A leaf that holds its packets back is looked at
-    /// again at its next event.
-    pub(super) fn look_at_leaf(&mut self, id: u32, now: i64, cx: &mut Cx<'_, A>) {
+    /// Activates the class of a leaf that has packets to send, and deactivates it otherwise. A leaf that holds its packets back
+    /// is checked again at its next event.
+    pub(super) fn update_leaf(&mut self, id: u32, now: i64, cx: &mut Cx<'_, A>) {
         if let Some(nap) = self.classes[id].nap.take() {
             self.wheel.remove(nap);
         }
@@ -36,7 +36,7 @@ impl<A: Arch> Hfsc<A> {
         }
     }
 
-    /// Schedules the next look at a leaf that holds packets back.
+    /// Schedules the next update of a leaf that holds packets back.
     pub(super) fn sleep(&mut self, id: u32, now: i64) {
         let leaf = &self.classes[id].leaf;
         if leaf.qlen() > 0 {
@@ -93,7 +93,7 @@ impl<A: Arch> Hfsc<A> {
 
     /// Returns the leaf that virtual time chooses: on each level the first class that fits its upper limit.
     pub(super) fn by_virtual_time(&mut self, now: i64) -> Option<u32> {
-        let mut id = ROOT;
+        let mut id = ROOT_ID;
         if self.classes[id].child_fit > now {
             return None;
         }
@@ -104,12 +104,12 @@ impl<A: Arch> Hfsc<A> {
             parent.child_vt_min = parent.child_vt_min.max(vt);
             id = child;
         }
-        (id != ROOT).then_some(id)
+        (id != ROOT_ID).then_some(id)
     }
 
     /// Returns the earliest time at which a leaf may send.
     pub(super) fn next_time(&self) -> Option<i64> {
-        let root = &self.classes[ROOT];
+        let root = &self.classes[ROOT_ID];
         let fits = root.by_fit.first().map(|&(at, _)| at);
         let eligible = self.eligible.first().map(|&(at, _)| at);
         fits.into_iter().chain(eligible).min()
@@ -131,7 +131,7 @@ impl<A: Arch> Hfsc<A> {
             id = parent;
         }
         if joins {
-            self.classes[ROOT].actives += 1;
+            self.classes[ROOT_ID].actives += 1;
         }
     }
 
@@ -205,7 +205,7 @@ impl<A: Arch> Hfsc<A> {
             id = parent;
         }
         if leaves {
-            let root = &mut self.classes[ROOT];
+            let root = &mut self.classes[ROOT_ID];
             root.actives = root.actives.saturating_sub(1);
         }
     }

@@ -10,7 +10,7 @@ use super::class::Mode;
 use super::params::{Bucket, ClassParams};
 
 /// The longest pause that is credited to a class, and the most that it owes, in nanoseconds (`HTB_MBUFFER`): a minute.
-pub(super) const MOST: Nanos = 60_000_000_000;
+pub(super) const MBUFFER: Nanos = 60_000_000_000;
 
 /// What a class counts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,7 +110,7 @@ impl Own {
     /// Returns the tokens of both buckets.
     #[inline]
     fn tokens(&self, params: &ClassParams, Moment { now, credit }: Moment) -> (i64, i64) {
-        let passed = now.saturating_sub(self.at).min(MOST) as i64;
+        let passed = now.saturating_sub(self.at).min(MBUFFER) as i64;
         let room = |bucket: &Bucket| (bucket.time() + credit) as i64;
         let tokens = (self.tokens + passed).min(room(&params.rate));
         (tokens, (self.ctokens + passed).min(room(&params.ceil)))
@@ -142,11 +142,11 @@ impl<A: Arch> Buckets<A> for Own {
     #[inline]
     fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, at: Moment) -> (Mode, Nanos) {
         let (tokens, ctokens) = self.tokens(params, at);
-        let cost = |bucket: &Bucket| bucket.rate.time(len).min(2 * MOST) as i64;
+        let cost = |bucket: &Bucket| bucket.rate.time(len).min(2 * MBUFFER) as i64;
         self.at = at.now;
-        self.ctokens = (ctokens - cost(&params.ceil)).max(1 - MOST as i64);
+        self.ctokens = (ctokens - cost(&params.ceil)).max(1 - MBUFFER as i64);
         self.tokens = match by_rate {
-            true => (tokens - cost(&params.rate)).max(1 - MOST as i64),
+            true => (tokens - cost(&params.rate)).max(1 - MBUFFER as i64),
             false => tokens,
         };
         mode_of(self.tokens, self.ctokens)

@@ -4,7 +4,7 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::stats::QdiscStats;
 
 use super::buckets::{Buckets, Moment};
-use super::lists::{Link, List, NIL, PRIOS};
+use super::lists::{List, ListLink, NIL, PRIOS};
 use super::params::ClassParams;
 use crate::generic::filter::Filters;
 use crate::generic::qdisc::child::Child;
@@ -14,7 +14,7 @@ use crate::generic::qdisc::wheel::Ticket;
 /// The most bytes that a class owes its siblings, where its packets are longer than its quantum.
 const MOST_OWED: i64 = 1 << 20;
 /// Number of levels. Leaves are on level 0, and root classes with classes below them on the last one.
-pub(super) const LEVELS: usize = 8;
+pub(super) const CLASS_LEVELS: usize = 8;
 
 /// Whether a class may send, by the tokens in its buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +60,9 @@ pub(super) struct Class<A: Arch, B> {
     pub(super) active: u8,
     pub(super) params: ClassParams,
     /// Its neighbours, by priority.
-    pub(super) links: [Link; PRIOS],
+    pub(super) links: [ListLink; PRIOS],
     /// Bytes left of its turn, by the level of the class that lends.
-    deficit: [i64; LEVELS],
+    deficit: [i64; CLASS_LEVELS],
     /// `None` while there are classes below it.
     pub(super) leaf: Option<Child<A>>,
     pub(super) stats: QdiscStats,
@@ -96,8 +96,8 @@ impl<A: Arch, B: Buckets<A>> Class<A, B> {
             warmth: Warmth::Never,
             mode: Mode::Send,
             active: 0,
-            deficit: [0; LEVELS],
-            links: [Link::default(); PRIOS],
+            deficit: [0; CLASS_LEVELS],
+            links: [ListLink::default(); PRIOS],
             feeds: [List::default(); PRIOS],
             due: None,
             nap: None,

@@ -32,7 +32,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     /// Returns the level that a class has once there are classes below it.
     fn inner_level(&self, id: u32) -> u8 {
         match self.classes[id].parent {
-            NIL => super::class::LEVELS as u8 - 1,
+            NIL => super::class::CLASS_LEVELS as u8 - 1,
             parent => self.classes[parent].level.saturating_sub(1),
         }
     }
@@ -71,7 +71,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     }
 
     /// Notes whether a class's leaf, which may be another one, can have memory to give back.
-    fn look_at_kind(&mut self, id: u32) {
+    fn update_warmth(&mut self, id: u32) {
         let class = &mut self.classes[id];
         let is_plain = class.leaf.as_ref().is_none_or(Child::is_fifo);
         match (is_plain, class.warmth) {
@@ -86,11 +86,11 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         }
     }
 
-    /// Looks whether some leaves are idle, and takes their memory back.
+    /// Takes back the memory of some idle leaves.
     #[cold]
-    pub(super) fn look_for_idle(&mut self, now: Nanos) {
+    pub(super) fn sweep_idle(&mut self, now: Nanos) {
         let Self { idle, classes, .. } = self;
-        idle.look(now, |id| {
+        idle.sweep(now, |id| {
             let Some(class) = classes.with_id(id) else { return false };
             if class.active == 0 {
                 let gives =
@@ -142,8 +142,8 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
 
     fn leaf_changed(&mut self, minor: u16) {
         if let Some(id) = self.classes.get(minor) {
-            self.look_at_kind(id);
-            self.look_at_leaf(id);
+            self.update_warmth(id);
+            self.update_leaf(id);
         }
     }
 
@@ -170,7 +170,7 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
                 let level = self.inner_level(parent);
                 let class = &mut self.classes[parent];
                 class.level = level;
-                self.look_at_mode(parent, cx.clock.now());
+                self.update_mode(parent, cx.clock.now());
             }
             self.classes[parent].children += 1;
         }
@@ -202,8 +202,8 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
             (new.prio, new.quantum) = (old.prio, old.quantum);
         }
         self.classes[id].params = new;
-        self.look_at_leaf(id);
-        self.look_at_mode(id, cx.clock.now());
+        self.update_leaf(id);
+        self.update_mode(id, cx.clock.now());
         Ok(())
     }
 

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::bucket::{Bucket, Tokens};
 
-use super::buckets::{Demand, MOST, Moment};
+use super::buckets::{Demand, MBUFFER, Moment};
 use super::params;
 use crate::generic::qdisc::ahead::Ahead;
 use crate::generic::qdisc::rate::Charge;
 
 /// The length of a turn; that of one packet where it takes longer.
-const TURN: Nanos = 100_000;
+const TURN_TIME: Nanos = 100_000;
 /// A part that waits asks for tokens of missed turns later by its own wait divided by this: little beside the time in which
 /// they collect.
 const BEHIND: Nanos = 64;
@@ -121,7 +121,7 @@ impl<A: Arch> Gauge<A> {
         let in_turn = self.turn.due(0).max(first).saturating_add(price);
         // When tokens have collected because the part that has the turn does not come. A part asks the later, the further
         // behind it stands, so the next in line comes first.
-        let collected = first.saturating_add(price.max(depth - depth / 4)).max(now + TURN / 2);
+        let collected = first.saturating_add(price.max(depth - depth / 4)).max(now + TURN_TIME / 2);
         let out_of_turn = collected + self.turn.due(0).saturating_sub(now) / BEHIND;
         // A full bucket would lose tokens.
         let out_of_turn = out_of_turn.min(first.saturating_add(depth));
@@ -135,7 +135,7 @@ impl<A: Arch> Gauge<A> {
 
     /// Takes the next turn, in place of one that is over. It is long enough for a packet after the part's timer.
     fn take_turn(&mut self, bucket: &params::Bucket, price: Nanos, first: Nanos, demand: &Demand) {
-        let length = bucket.rate.time(demand.queued).min(TURN).max(demand.late + price);
+        let length = bucket.rate.time(demand.queued).min(TURN_TIME).max(demand.late + price);
         self.turn = Tokens::default();
         self.line.turns.take(&mut self.turn, first, |from, _| from.saturating_add(length));
     }
@@ -182,7 +182,7 @@ impl<A: Arch> Gauge<A> {
         self.line.tokens.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(price.saturating_sub(have));
             // The most that is owed.
-            let end = if end > now.saturating_add(MOST) { from } else { end };
+            let end = if end > now.saturating_add(MBUFFER) { from } else { end };
             share.ahead_of(end).unwrap_or(end)
         });
     }

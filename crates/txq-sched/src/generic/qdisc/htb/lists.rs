@@ -9,7 +9,7 @@ use txq_core::arch::Arch;
 
 use super::Htb;
 use super::buckets::Buckets;
-use super::class::{LEVELS, Mode};
+use super::class::{CLASS_LEVELS, Mode};
 use crate::generic::qdisc::idle::Warmth;
 
 /// Priorities (`TC_HTB_NUMPRIO`).
@@ -19,12 +19,12 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// A class's neighbours in a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
+pub(super) struct ListLink {
     prev: u32,
     next: u32,
 }
 
-impl Default for Link {
+impl Default for ListLink {
     fn default() -> Self {
         Self { prev: NIL, next: NIL }
     }
@@ -52,9 +52,9 @@ impl Default for List {
 /// The classes that may send by their own rates: a list for each level and priority.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    lists: [[List; PRIOS]; LEVELS],
+    lists: [[List; PRIOS]; CLASS_LEVELS],
     /// For each level, the priorities whose lists are not empty, as a bit mask.
-    used: [u8; LEVELS],
+    used: [u8; CLASS_LEVELS],
     /// The levels with such a priority, as a bit mask.
     levels: u8,
 }
@@ -96,7 +96,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     /// Prefetches the class behind a leaf in its list.
     fn fetch_behind(&self, id: u32) {
         let class = &self.classes[id];
-        let Link { next, .. } = class.links[usize::from(class.params.prio) % PRIOS];
+        let ListLink { next, .. } = class.links[usize::from(class.params.prio) % PRIOS];
         if next != NIL {
             self.classes.fetch(next, super::CLASS_LINES);
         }
@@ -198,7 +198,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
                 } else {
                     list.turn = id;
                 }
-                self.classes[id].links[prio] = Link { prev, next };
+                self.classes[id].links[prio] = ListLink { prev, next };
                 if next != NIL {
                     self.insert_before(id, next, prio);
                 }
@@ -223,7 +223,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             prev => self.classes[prev].links[prio].next = id,
         }
         self.classes[next].links[prio].prev = id;
-        self.classes[id].links[prio] = Link { prev, next };
+        self.classes[id].links[prio] = ListLink { prev, next };
     }
 
     /// Unlinks a class from its lists for the priorities of `mask`, and each class above whose feed is then empty from its
@@ -244,7 +244,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
                 } else {
                     self.end_turn(id, prio);
                 }
-                let Link { prev, next } = self.classes[id].links[prio];
+                let ListLink { prev, next } = self.classes[id].links[prio];
                 match prev {
                     NIL => self.list_of(id, prio).head = next,
                     prev => self.classes[prev].links[prio].next = next,

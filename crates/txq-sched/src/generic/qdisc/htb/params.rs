@@ -8,7 +8,7 @@ use crate::tc::{OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wor
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N]\n\
     \x20                     [direct_qlen P] [offload]\n\
     ... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]\n\
-    \x20                     [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]";
+    \x20                     [prio P] [ceil R2] [cburst B2] [mtu BURST_MTU] [quantum Q]";
 
 pub(super) static SYNTAX: Syntax = Syntax {
     kind: "htb",
@@ -48,11 +48,11 @@ const SHORT_OF_CLASS: [&str; 8] =
 /// The highest `prio`, which is served last (`TC_HTB_NUMPRIO` - 1).
 const LAST_PRIO: u32 = 7;
 /// The default `mtu`: a default burst has room for a packet of this length, in bytes.
-const MTU: u32 = 1600;
+const BURST_MTU: u32 = 1600;
 /// Timer ticks in a second: a default burst has room for one tick at its rate (`HZ` of a kernel with fine timers).
 const HZ: u64 = 1_000_000_000;
 /// The bounds of a quantum that is computed from the rate, in bytes.
-const QUANTUM: std::ops::RangeInclusive<u64> = 1000..=200_000;
+const COMPUTED_QUANTUM: std::ops::RangeInclusive<u64> = 1000..=200_000;
 
 /// The qdisc's parameters.
 #[derive(Debug, Clone, Copy)]
@@ -167,7 +167,7 @@ impl ClassParams {
         let mut options = words.options(&CLASS).abbreviated(&SHORT_OF_CLASS);
         let (mut rate, mut ceil) = (None::<Rate>, None::<Rate>);
         let (mut burst, mut cburst) = (0, 0);
-        let (mut prio, mut quantum, mut mtu) = (0, 0, MTU);
+        let (mut prio, mut quantum, mut mtu) = (0, 0, BURST_MTU);
         let mut link = Link::default();
         while let Some(word) = options.next_word() {
             match word {
@@ -218,10 +218,10 @@ impl ClassParams {
             return (self.quantum.min(i32::MAX as u32), None);
         }
         let share = self.rate.rate.rate / u64::from(r2q.max(1));
-        let quantum = share.clamp(*QUANTUM.start(), *QUANTUM.end()) as u32;
+        let quantum = share.clamp(*COMPUTED_QUANTUM.start(), *COMPUTED_QUANTUM.end()) as u32;
         let wrong = match share {
-            share if share < *QUANTUM.start() => Some("small"),
-            share if share > *QUANTUM.end() => Some("big"),
+            share if share < *COMPUTED_QUANTUM.start() => Some("small"),
+            share if share > *COMPUTED_QUANTUM.end() => Some("big"),
             _ => None,
         };
         (quantum, wrong)

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Entries of a table.
-const SIZE: usize = 4096;
+const TABLE_ENTRIES: usize = 4096;
 
 /// The most numbers of a table in a file (iproute2's `MAX_DIST`), and the most bytes that are read for them.
-const MOST: usize = 16 * 1024;
+const MAX_TABLE_NUMBERS: usize = 16 * 1024;
 const MOST_BYTES: u64 = 1 << 20;
 
 /// iproute2's own tables, which all qdiscs share once one has made them.
@@ -18,7 +18,7 @@ static PARETO: OnceLock<Arc<Table>> = OnceLock::new();
 static PARETO_NORMAL: OnceLock<Arc<Table>> = OnceLock::new();
 
 /// The number that stands for one standard deviation in a table.
-const ONE: f64 = 8192.0;
+const ONE_SIGMA: f64 = 8192.0;
 
 /// The distribution of a delay around its mean: the i-th of 4096 values is above a share of (i + 1/2) / 4096 of all delays.
 /// A value of 8192 is one standard deviation; values beyond 4 of them are cut.
@@ -41,8 +41,8 @@ impl Table {
         };
         Ok(match name {
             "uniform" => None,
-            "normal" => Some(shared(&NORMAL, || normal(SIZE))),
-            "pareto" => Some(shared(&PARETO, || pareto(SIZE))),
+            "normal" => Some(shared(&NORMAL, || normal(TABLE_ENTRIES))),
+            "pareto" => Some(shared(&PARETO, || pareto(TABLE_ENTRIES))),
             "paretonormal" => Some(shared(&PARETO_NORMAL, pareto_normal)),
             _ => Some(Arc::new(Self::read(name, &folders())?)),
         })
@@ -78,21 +78,23 @@ impl Table {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let numbers = lines.flat_map(str::split_whitespace).map(str::parse::<i16>);
         match numbers.collect::<Result<Box<[i16]>, _>>() {
-            Ok(values) if (1..=MOST).contains(&values.len()) => Ok(Self { name: name.to_owned(), values }),
+            Ok(values) if (1..=MAX_TABLE_NUMBERS).contains(&values.len()) => {
+                Ok(Self { name: name.to_owned(), values })
+            }
             Ok(_) => absent("a table has 1 to 16384 numbers"),
             Err(_) => absent("a table has numbers from -32768 to 32767"),
         }
     }
 
     fn from_quantiles(name: &str, values: Vec<f64>) -> Table {
-        let entry = |value: f64| (value * ONE).round().clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+        let entry = |value: f64| (value * ONE_SIGMA).round().clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         Self { name: name.to_owned(), values: values.into_iter().map(entry).collect() }
     }
 
     /// Returns the value for an evenly distributed number, with this standard deviation.
     pub(super) fn value(&self, number: u32, deviation: u64) -> i128 {
         let index = ((u64::from(number) * self.values.len() as u64) >> 32) as usize;
-        i128::from(self.values[index]) * i128::from(deviation) / ONE as i128
+        i128::from(self.values[index]) * i128::from(deviation) / ONE_SIGMA as i128
     }
 }
 
@@ -139,12 +141,12 @@ fn pareto(n: usize) -> Vec<f64> {
 /// Returns a quarter of the quantiles of the normal distribution with three quarters of those of the Pareto distribution, each cut at 4
 /// standard deviations before (iproute2).
 fn pareto_normal() -> Vec<f64> {
-    let cut = |value: &f64| value.clamp(-4.0, f64::from(i16::MAX) / ONE);
-    let (normal, pareto) = (normal(SIZE), pareto(SIZE));
+    let cut = |value: &f64| value.clamp(-4.0, f64::from(i16::MAX) / ONE_SIGMA);
+    let (normal, pareto) = (normal(TABLE_ENTRIES), pareto(TABLE_ENTRIES));
     normal.iter().map(cut).zip(pareto.iter().map(cut)).map(|(n, p)| 0.25 * n + 0.75 * p).collect()
 }
 
-/// Returns the folders in which tc looks for tables.
+/// Returns the folders in which tc searches for tables.
 fn folders() -> Vec<PathBuf> {
     let given = std::env::var_os("TC_LIB_DIR").map(PathBuf::from);
     let known = [
@@ -201,8 +203,8 @@ mod tests {
     /// No entry is so near to the middle between two numbers that the last bit of another system's `exp` or `powf` could change it.
     #[test]
     fn tables_are_the_same_on_every_system() {
-        for quantiles in [normal(SIZE), pareto(SIZE), pareto_normal()] {
-            for value in quantiles.iter().map(|value| value * ONE) {
+        for quantiles in [normal(TABLE_ENTRIES), pareto(TABLE_ENTRIES), pareto_normal()] {
+            for value in quantiles.iter().map(|value| value * ONE_SIGMA) {
                 let to_middle = (value - value.floor() - 0.5).abs();
                 assert!(to_middle > 1e-8, "{value}");
             }
@@ -218,7 +220,7 @@ mod tests {
         write("# a comment\n-8192 0 # another\n8192\n");
         let table = Table::read("own", &folders).unwrap();
         assert_eq!((table.name.as_str(), &*table.values), ("own", &[-8192, 0, 8192][..]));
-        for text in ["", "# 5", "1 x", "40000", &"1 ".repeat(MOST + 1)] {
+        for text in ["", "# 5", "1 x", "40000", &"1 ".repeat(MAX_TABLE_NUMBERS + 1)] {
             write(text);
             assert!(Table::read("own", &folders).is_err(), "{text:.10}");
         }

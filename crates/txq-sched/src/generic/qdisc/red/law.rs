@@ -17,7 +17,7 @@ const ADAPT_EVERY: Nanos = 500_000_000;
 /// Steps of Adaptive RED that one call makes up for: after so many the probability is at its bound.
 const ADAPT_STEPS: u64 = 64;
 /// A share of one in 2^32.
-const ONE: f64 = 4_294_967_296.0;
+const ONE_Q32: f64 = 4_294_967_296.0;
 
 /// The parameters. Lengths are in bytes for red and sfq, in packets for choke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +59,12 @@ impl Curve {
 
     /// Returns a share as parts of 2^32; `None` outside of 0 to 1.
     pub(in crate::generic::qdisc) fn share(value: f64) -> Option<u32> {
-        (0.0..=1.0).contains(&value).then_some((value * ONE).min(ONE - 1.0) as u32)
+        (0.0..=1.0).contains(&value).then_some((value * ONE_Q32).min(ONE_Q32 - 1.0) as u32)
     }
 
     /// Returns parts of 2^32 as a share.
     pub(in crate::generic::qdisc) fn shown(parts: u32) -> f64 {
-        f64::from(parts) / ONE
+        f64::from(parts) / ONE_Q32
     }
 
     fn scaled(&self, length: u32) -> u64 {
@@ -153,7 +153,7 @@ impl Average {
     /// Raises or lowers the probability for each period that has passed, so that the average stays in the middle between the
     /// bounds.
     fn adapt(&mut self, curve: &Curve, now: Nanos) {
-        const PERCENT: u32 = (ONE / 100.0) as u32;
+        const PERCENT: u32 = (ONE_Q32 / 100.0) as u32;
         let periods = now.saturating_sub(self.adapted) / ADAPT_EVERY;
         if periods == 0 {
             return;

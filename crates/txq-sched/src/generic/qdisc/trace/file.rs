@@ -8,18 +8,18 @@ use super::link::Schedule;
 use crate::tc::ParseError;
 
 /// The most bytes of a file: an hour of Mahimahi's at 100 Mbit/s.
-const MOST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Reads the file at a path.
 pub(super) fn read(path: &str) -> Result<Schedule, ParseError> {
     let wrong = |why: &str| ParseError::new(format!("trace: {path}: {why}"));
     // Opening a pipe would wait, and opening a device may do anything.
     let about = fs::metadata(path).map_err(|error| wrong(&error.to_string()))?;
-    if !about.is_file() || about.len() > MOST {
+    if !about.is_file() || about.len() > MAX_FILE_BYTES {
         return Err(wrong("it is no regular file of at most 256 MiB"));
     }
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MOST).read_to_string(&mut text));
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
     read.map_err(|error| wrong(&error.to_string()))?;
     parse(&text).map_err(|(line, why)| {
         let remedy =

@@ -219,7 +219,7 @@ fn senders_that_meet_at_no_queue_do_not_wait() {
 #[test]
 fn a_sender_knows_whether_it_is_busy() {
     let judge = |outside: Nanos, inside: Nanos, waited: Nanos| {
-        let mut pace = Pace::new(0);
+        let mut pace = SendWindows::new(0);
         let calls = u64::from(BUSY_WINDOW);
         pace.begin(1_000_000, 0);
         assert!(!pace.is_busy, "nothing is known before the first window");
@@ -232,7 +232,7 @@ fn a_sender_knows_whether_it_is_busy() {
     assert!(judge(50, 100, 3 * TURN_OF_SENDER), "a wait for its turn, a buffer or credit is no other work");
     assert!(!judge(HAND_OVER_COST, 100, 0) && !judge(1_000_000, 100, 0));
     // Of two calls that it has measured, a preemption made one long.
-    let mut pace = Pace::new(0);
+    let mut pace = SendWindows::new(0);
     (pace.packets, pace.inside) = (0, [3_000_000, 100]);
     pace.begin(1_000_000_000, 64);
     assert!(!pace.is_busy);

@@ -13,7 +13,7 @@ use crate::generic::datapath::Root;
 use crate::generic::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
-pub(super) struct Turn<'w, A: Arch> {
+pub(super) struct CombineTurn<'w, A: Arch> {
     pub(super) queue: &'w Combine<A>,
     /// Whether it has the qdisc.
     pub(super) has: bool,
@@ -21,7 +21,7 @@ pub(super) struct Turn<'w, A: Arch> {
     pub(super) contended: bool,
 }
 
-impl<A: Arch> Turn<'_, A> {
+impl<A: Arch> CombineTurn<'_, A> {
     #[inline]
     pub(super) fn owner_state(&mut self) -> &mut OwnerState<A> {
         debug_assert!(self.has);
@@ -69,7 +69,7 @@ impl<A: Arch> Turn<'_, A> {
     }
 }
 
-impl<A: Arch> Owner<A> for Turn<'_, A> {
+impl<A: Arch> Owner<A> for CombineTurn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         &mut self.owner_state().core
@@ -120,10 +120,10 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
             return true;
         }
         /// Waits for the qdisc when the driver panics, so that the owner can correct the counters.
-        struct Unwound<'o, 'w, A: Arch>(&'o mut Turn<'w, A>);
+        struct Unwound<'o, 'w, A: Arch>(&'o mut CombineTurn<'w, A>);
         impl<A: Arch> Drop for Unwound<'_, '_, A> {
             fn drop(&mut self) {
-                let Turn { queue, has, .. } = self.0;
+                let CombineTurn { queue, has, .. } = self.0;
                 while queue.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, DRIVER))).is_err() {
                     queue.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
                 }
@@ -168,7 +168,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
     }
 }
 
-impl<A: Arch> Drop for Turn<'_, A> {
+impl<A: Arch> Drop for CombineTurn<'_, A> {
     fn drop(&mut self) {
         if self.has {
             // The qdisc or the driver has panicked. The worker runs the queue.

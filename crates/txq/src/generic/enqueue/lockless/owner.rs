@@ -14,11 +14,11 @@ use crate::generic::enqueue::intake::Intake;
 use crate::generic::run::{Driven, Owner};
 
 /// The token holder, for one turn.
-pub(super) struct Turn<'w, A: Arch> {
+pub(super) struct LocklessTurn<'w, A: Arch> {
     pub(super) queue: &'w Lockless<A>,
     /// Whether it still has the token.
     pub(super) has: bool,
-    /// Whether packets remained on the lists or in an intake after the last look; before the first look, whether they may.
+    /// Whether packets remained when the lists were last taken, on them or in an intake; before that, whether packets may be there.
     /// `MISSED` is set for packets listed later.
     pub(super) waiting: bool,
     /// Whether this turn has taken packets off the lists.
@@ -27,7 +27,7 @@ pub(super) struct Turn<'w, A: Arch> {
     pub(super) bypassed: bool,
 }
 
-impl<A: Arch> Turn<'_, A> {
+impl<A: Arch> LocklessTurn<'_, A> {
     #[inline]
     pub(super) fn owner_state(&mut self) -> &mut OwnerState<A> {
         debug_assert!(self.has);
@@ -60,7 +60,7 @@ impl<A: Arch> Turn<'_, A> {
             let before = chunk.len();
             batches += intake[band].next(packets, chunk);
             if place < older && chunk.len() < packets {
-                // The intake still held batches of an earlier look, so the list was not taken above.
+                // The intake still held batches taken earlier, so the list was not taken above.
                 refill(&mut intake[band], band);
                 batches += intake[band].next(packets, chunk);
             }
@@ -73,7 +73,7 @@ impl<A: Arch> Turn<'_, A> {
 
     /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
     #[inline(never)]
-    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
+    fn take_clearing_missed(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let state = &self.queue.state;
         if state.load(Relaxed) != TOKEN {
             // Before the lists are taken: a sender that lists packets after that sets `MISSED` again. Acquire: the listed
@@ -128,7 +128,7 @@ impl<A: Arch> Turn<'_, A> {
     }
 }
 
-impl<A: Arch> Owner<A> for Turn<'_, A> {
+impl<A: Arch> Owner<A> for LocklessTurn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         &mut self.owner_state().core
@@ -145,7 +145,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
     ) -> usize {
         if self.waiting {
             debug_assert!(own.is_empty(), "who does not pass has listed its own");
-            return self.look(packets, chunk);
+            return self.take_clearing_missed(packets, chunk);
         }
         chunk.append(own);
         1
@@ -188,7 +188,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
     }
 }
 
-impl<A: Arch> Drop for Turn<'_, A> {
+impl<A: Arch> Drop for LocklessTurn<'_, A> {
     fn drop(&mut self) {
         if self.has {
             // The qdisc or the driver has panicked. The worker runs the queue; `MISSED` disables the bypass until the lists

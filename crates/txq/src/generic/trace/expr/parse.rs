@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::{Expr, Node, Side};
+use super::{Direction, Expr, Node};
 
 /// The most parentheses and `not` in one another.
-const DEPTH: usize = 32;
+const MAX_NESTING: usize = 32;
 /// The most words.
-const WORDS: usize = 1000;
+const MAX_WORDS: usize = 1000;
 
 /// Why a text is no expression.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -29,8 +29,8 @@ impl FromStr for Expr {
     fn from_str(text: &str) -> Result<Self> {
         let words = split(text);
         let mut parser = Parser { words: &words, next: 0, depth: 0 };
-        if words.len() > WORDS {
-            return Err(parser.wrong(&format!("it has more than {WORDS} words")));
+        if words.len() > MAX_WORDS {
+            return Err(parser.wrong(&format!("it has more than {MAX_WORDS} words")));
         }
         let node = parser.any()?;
         match parser.peek() {
@@ -109,8 +109,8 @@ impl<'w> Parser<'w> {
             return self.condition();
         }
         self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(self.wrong(&format!("more than {DEPTH} parentheses are open")));
+        if self.depth > MAX_NESTING {
+            return Err(self.wrong(&format!("more than {MAX_NESTING} parentheses are open")));
         }
         let node = if open { self.any()? } else { self.one()? };
         if open && !self.take(&[")"]) {
@@ -150,11 +150,11 @@ impl<'w> Parser<'w> {
     /// Parses a condition about addresses or ports.
     fn place(&mut self) -> Result<Node> {
         let side = match self.peek() {
-            Some("src") => Side::Src,
-            Some("dst") => Side::Dst,
-            _ => Side::Either,
+            Some("src") => Direction::Src,
+            Some("dst") => Direction::Dst,
+            _ => Direction::Either,
         };
-        self.next += usize::from(side != Side::Either);
+        self.next += usize::from(side != Direction::Either);
         if self.take(&["host"]) {
             let host: IpAddr = self.value("an IPv4 or IPv6 address")?;
             return Ok(Node::Net(side, host, if host.is_ipv4() { 32 } else { 128 }));

@@ -8,7 +8,7 @@ use crate::sim::topology::{Place, Topology};
 pub(crate) const UNIT: Picos = 1024;
 
 /// The work of all cores, and the resulting factors on the time of work, in parts of [`UNIT`].
-pub(crate) struct Pace {
+pub(crate) struct CoreSpeed {
     /// The factor beside a busy thread of the same core.
     shared: Picos,
     /// The factors by the number of the socket's cores that are awake, from one; the last holds for more.
@@ -27,7 +27,7 @@ struct Threads {
     awake: u32,
 }
 
-impl Pace {
+impl CoreSpeed {
     pub(crate) fn new(core: &Core, topology: &Topology) -> Self {
         let unit = UNIT as f64;
         let last = core.turbo.last().copied().unwrap_or(1.0);
@@ -81,11 +81,11 @@ mod tests {
     use crate::sim::world::{Task, World};
 
     /// The pace of [`machine`], whose socket has CPUs 0 to 3, and 8 to 11 on the same cores.
-    fn pace(turbo: &[f64]) -> (Pace, Topology) {
+    fn pace(turbo: &[f64]) -> (CoreSpeed, Topology) {
         let machine = machine();
         let topology = Topology::new(&machine.topology);
         let core = Core { shared: 1.5, turbo: turbo.to_vec(), ..machine.core };
-        (Pace::new(&core, &topology), topology)
+        (CoreSpeed::new(&core, &topology), topology)
     }
 
     #[test]

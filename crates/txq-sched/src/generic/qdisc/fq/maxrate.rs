@@ -8,7 +8,7 @@ use crate::generic::qdisc::fq::Fq;
 const MAX_PAUSE: Nanos = 1_000_000_000;
 /// Without credit for a late call (`lateness.rs`), a flow's turn that is at most this late is taken as a late dequeue: threads wake later than timers fire. The next pause
 /// is shorter by all of it. A turn that is later shortens the next pause by at most half, or by the credit.
-const LATE: Nanos = 1_000_000;
+const LATE_TURN: Nanos = 1_000_000;
 
 impl<A: Arch> Fq<A> {
     /// Sets the time of a flow's next packet, after the flow sent `bytes` at `rate` bytes a second. Does nothing while the
@@ -32,7 +32,7 @@ impl<A: Arch> Fq<A> {
         let late = now.saturating_sub(flow.next_time);
         let made_good = if flow.next_time == 0 {
             0
-        } else if late <= LATE {
+        } else if late <= LATE_TURN {
             late
         } else {
             late.min(pause / 2).max(now.saturating_sub(due).min(credit))

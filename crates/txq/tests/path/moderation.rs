@@ -1,11 +1,11 @@
-//! When a worker looks at a txq whose device keeps packets, and what wakes it before that.
+//! The time at which a worker polls a txq whose device keeps packets, and the events that wake the worker before that.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::device::{Wires, assert_conserved};
-use crate::whole::{builder, look, packets, sender_of};
+use crate::whole::{builder, packets, poll_after_wait, sender_of};
 use txq::{Discipline, NetDev, Sender, Worker};
 
 /// A worker that waits until a device has completed half of its packets.
@@ -45,9 +45,9 @@ impl Waiting {
     }
 }
 
-/// A worker that ends before its look leaves it to the next one, whose loop is woken.
+/// A worker that ends before its poll leaves it to the next one, whose loop is woken.
 #[test]
-fn a_worker_that_ends_leaves_its_looks_to_the_next() {
+fn a_worker_that_ends_leaves_its_polls_to_the_next() {
     let Waiting { wires, dev, worker, wakes, .. } = Waiting::new();
     drop(worker);
     assert_eq!(wakes.load(Relaxed), 2);
@@ -58,7 +58,7 @@ fn a_worker_that_ends_leaves_its_looks_to_the_next() {
     assert_eq!(assert_conserved(&dev).sent, 100);
 }
 
-/// While the worker waits until the device has completed half of its packets, no sender wakes it, and it looks by itself.
+/// While the worker waits until the device has completed half of its packets, no sender wakes it, and it polls unasked.
 #[test]
 fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
     let Waiting { wires, dev, mut sender, mut worker, next, wakes } = Waiting::new();
@@ -66,20 +66,20 @@ fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
     }
     assert_eq!(wakes.load(Relaxed), 1);
-    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker looks by itself");
+    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker polls unasked");
     wires.at(0).complete(usize::MAX);
-    look(&mut worker);
-    // A look takes 64 packets, and the next follows at once.
+    poll_after_wait(&mut worker);
+    // A poll takes 64 packets, and the next follows at once.
     worker.poll();
     assert_eq!((assert_conserved(&dev).sent, wakes.load(Relaxed)), (120, 1));
-    // A device that has completed all may get the next packet soon, so the worker looks again. Until then it is not woken.
+    // A device that has completed all may get the next packet soon, so the worker polls again. Until then it is not woken.
     let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 120..121));
     assert_eq!(wakes.load(Relaxed), 1);
     wires.at(0).complete(1);
-    look(&mut worker);
+    poll_after_wait(&mut worker);
     assert_eq!(assert_conserved(&dev).sent, 121);
-    // At a look that finds no packet that was completed since the last one, the wait is over.
-    look(&mut worker);
+    // A poll that finds no packet completed since the last one ends the wait.
+    poll_after_wait(&mut worker);
     let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 121..122));
     assert_eq!(wakes.load(Relaxed), 2);
     wires.at(0).complete(1);
@@ -87,12 +87,12 @@ fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
     assert_eq!(assert_conserved(&dev).sent, 122);
 }
 
-/// A worker that leaves an empty device alone is woken when the ring is full: only its look may wake the txq.
+/// A worker that leaves an empty device alone is woken when the ring is full: only its poll may wake the txq.
 #[test]
 fn a_worker_that_waits_for_packets_is_woken_by_a_txq_that_stops() {
     let Waiting { wires, dev, mut sender, mut worker, wakes, .. } = Waiting::new();
     wires.at(0).complete(usize::MAX);
-    look(&mut worker);
+    poll_after_wait(&mut worker);
     worker.poll();
     let ring = u64::from(wires.at(0).ring.unwrap());
     let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 100..100 + ring - 1));
@@ -100,12 +100,12 @@ fn a_worker_that_waits_for_packets_is_woken_by_a_txq_that_stops() {
     let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 1000..1010));
     assert_eq!((dev.stats().queues[0].stopped, wakes.load(Relaxed)), (true, 2));
     wires.at(0).complete(usize::MAX);
-    // At once, whatever the time of the next look.
+    // At once, whatever the time of the next poll.
     worker.poll();
     assert!(!dev.stats().queues[0].stopped);
 }
 
-/// Makes senders reap since the worker's last look, completes 30 of 84 packets, and lets the worker look after its deadline.
+/// Makes senders reap since the worker's last poll, completes 30 of 84 packets, and polls the worker after its deadline.
 fn tended() -> Waiting {
     let mut waiting = Waiting::new();
     waiting.wires.at(0).complete(10);
@@ -121,13 +121,13 @@ fn tended() -> Waiting {
 #[test]
 fn a_worker_leaves_a_device_to_senders_that_reap_until_they_pause() {
     let Waiting { dev, mut worker, next, .. } = tended();
-    assert_eq!(dev.stats().in_flight, 84, "the worker has not looked");
-    assert!(next.is_some_and(|at| at <= txq::now() + 1_000_000), "it looks by itself");
-    look(&mut worker);
+    assert_eq!(dev.stats().in_flight, 84, "the worker has not reaped");
+    assert!(next.is_some_and(|at| at <= txq::now() + 1_000_000), "it polls unasked");
+    poll_after_wait(&mut worker);
     assert_eq!(dev.stats().in_flight, 54);
 }
 
-/// A sender without credit needs the worker, which leaves the device to the senders: it is woken, and looks at once. The next
+/// A sender without credit needs the worker, which leaves the device to the senders: it is woken, and polls at once. The next
 /// failures find it at work.
 #[test]
 fn a_worker_that_leaves_a_device_to_senders_is_woken_by_one_that_lacks_credit() {
@@ -146,7 +146,7 @@ fn a_worker_that_leaves_a_device_to_senders_is_woken_by_one_that_lacks_credit() 
     worker.poll();
     assert_eq!(dev.stats().in_flight, 51);
     assert!(sender.alloc(60).is_err());
-    assert_eq!(wakes.load(Relaxed), 2, "the worker looks in time by itself");
+    assert_eq!(wakes.load(Relaxed), 2, "the worker polls unasked in time");
 }
 
 /// The worker's own runs of a queue complete packets, too. They do not make senders of it.
@@ -156,11 +156,11 @@ fn a_worker_that_runs_queues_does_not_take_itself_for_a_sender() {
     let free = u64::from(wires.at(0).ring.unwrap()) - 90;
     let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 100..100 + free + 40));
     assert!(dev.stats().queues[0].stopped);
-    // The look takes 64 packets and wakes the txq. Then the worker runs the queue: its 40 packets leave, and it takes the rest.
+    // The poll takes 64 packets and wakes the txq. Then the worker runs the queue: its 40 packets leave, and it takes the rest.
     wires.at(0).complete(100);
-    look(&mut worker);
+    poll_after_wait(&mut worker);
     assert_eq!((dev.stats().in_flight, dev.stats().queued), (196, 0));
     wires.at(0).complete(20);
-    look(&mut worker);
+    poll_after_wait(&mut worker);
     assert_eq!(dev.stats().in_flight, 176);
 }

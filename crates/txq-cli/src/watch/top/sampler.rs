@@ -1,4 +1,4 @@
-//! The threads that ask the program: one takes looks, one records waits while they are shown. The screen waits for neither.
+//! The threads that ask the program: one takes snapshots, one records waits while they are shown. The screen waits for neither.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,12 +11,12 @@ use super::Options;
 use super::state::{Link, News, Recorded};
 
 /// The longest time between two attempts to reach a program that is gone.
-const AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_RECONNECT: Duration = Duration::from_secs(1);
 
 /// What a thread reports.
 #[derive(Debug)]
-pub(super) enum Report {
-    Looks(News),
+pub(super) enum Update {
+    News(News),
     /// The recorded waits of a device.
     Waits(String, Box<Recorded>),
 }
@@ -24,7 +24,7 @@ pub(super) enum Report {
 /// The threads.
 #[derive(Debug)]
 pub(super) struct Threads {
-    pub(super) reports: Receiver<Report>,
+    pub(super) reports: Receiver<Update>,
     /// The device whose waits are to be recorded; `None` for none.
     wanted: Sender<Option<String>>,
     last: Option<String>,
@@ -37,8 +37,8 @@ impl Threads {
         let (wanted, wants) = channel();
         let (own, waits) = (options.clone(), report.clone());
         thread::Builder::new()
-            .name("top-look".to_owned())
-            .spawn(move || looks(&own, client, start, &report))?;
+            .name("top-sampler".to_owned())
+            .spawn(move || sample(&own, client, start, &report))?;
         let own = options.clone();
         thread::Builder::new().name("top-waits".to_owned()).spawn(move || record(&own, &wants, &waits))?;
         Ok(Self { reports, wanted, last: None })
@@ -54,26 +54,26 @@ impl Threads {
     }
 }
 
-/// Looks at the program each `delay`, and connects again when it is back.
-fn looks(options: &Options, client: Client, start: Instant, report: &Sender<Report>) {
+/// Takes a snapshot of the program each `delay`, and connects again when the program is back.
+fn sample(options: &Options, client: Client, start: Instant, report: &Sender<Update>) {
     let mut client = Some(client);
     loop {
         let asked = Instant::now();
-        if report.send(Report::Looks(News::Asked(asked - start))).is_err() {
+        if report.send(Update::News(News::Asked(asked - start))).is_err() {
             return;
         }
         let connected = client.take().map_or_else(|| options.connect(), Ok);
         let (at, time) = (start.elapsed(), SystemTime::now());
         let seen = connected.and_then(|mut connected| {
-            let seen = options.look(&mut connected)?;
+            let seen = options.snapshot(&mut connected)?;
             client = Some(connected);
             Ok(seen)
         });
         let (news, pause) = match seen {
-            Ok(seen) => (News::Look(Box::new(seen), at, time), options.delay),
-            Err(error) => (News::Failed(link(error)), options.delay.min(AGAIN)),
+            Ok(seen) => (News::Snapshot(Box::new(seen), at, time), options.delay),
+            Err(error) => (News::Failed(link(error)), options.delay.min(LONGEST_RECONNECT)),
         };
-        if report.send(Report::Looks(news)).is_err() {
+        if report.send(Update::News(news)).is_err() {
             return;
         }
         // A program whose answer takes longer than the delay has as much time without a request.
@@ -95,7 +95,7 @@ fn link(error: Error) -> Link {
 }
 
 /// Records the waits of the wanted device, again and again.
-fn record(options: &Options, wants: &Receiver<Option<String>>, report: &Sender<Report>) {
+fn record(options: &Options, wants: &Receiver<Option<String>>, report: &Sender<Update>) {
     let (mut client, mut wanted) = (None, None);
     loop {
         if let Some(newest) = wants.try_iter().last() {
@@ -111,12 +111,12 @@ fn record(options: &Options, wants: &Receiver<Option<String>>, report: &Sender<R
         };
         let recorded = one(options, &mut client, &device);
         let failed = recorded.is_err();
-        if report.send(Report::Waits(device, Box::new(recorded))).is_err() {
+        if report.send(Update::Waits(device, Box::new(recorded))).is_err() {
             return;
         }
         if failed {
             client = None;
-            match wants.recv_timeout(AGAIN) {
+            match wants.recv_timeout(LONGEST_RECONNECT) {
                 Ok(next) => wanted = next,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -125,7 +125,7 @@ fn record(options: &Options, wants: &Receiver<Option<String>>, report: &Sender<R
     }
 }
 
-/// Records the waits of a device for the time between two looks.
+/// Records the waits of a device for the time between two snapshots.
 fn one(options: &Options, client: &mut Option<Client>, device: &str) -> Recorded {
     let mut connected = match client.take() {
         Some(connected) => connected,

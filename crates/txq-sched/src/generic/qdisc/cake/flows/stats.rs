@@ -2,11 +2,11 @@
 
 use txq_core::arch::Arch;
 
-use super::{FRACTION, Flow, State, Tin};
+use super::{DEFICIT_FRACTION, Flow, State, Tin};
 
 /// A flow's counters.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::generic::qdisc::cake) struct Look {
+pub(in crate::generic::qdisc::cake) struct FlowStats {
     pub(in crate::generic::qdisc::cake) drops: u64,
     pub(in crate::generic::qdisc::cake) backlog: u64,
     pub(in crate::generic::qdisc::cake) qlen: usize,
@@ -25,13 +25,13 @@ impl<A: Arch> Tin<A> {
     }
 
     /// Returns the counters of a queue.
-    pub(in crate::generic::qdisc::cake) fn look(&self, index: usize) -> Look {
+    pub(in crate::generic::qdisc::cake) fn flow_stats(&self, index: usize) -> FlowStats {
         let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
-        Look {
+        FlowStats {
             drops: *drops,
             backlog: queue.bytes(),
             qlen: queue.len(),
-            deficit: deficit >> FRACTION,
+            deficit: deficit >> DEFICIT_FRACTION,
             count: law.count(),
             chance: blue.chance(),
         }
