@@ -41,7 +41,7 @@ pub(crate) const LEFT_TO_SENDERS: Nanos = 1_000_000;
 /// often; a shorter one returns buffers earlier.
 /// `cargo lab bench overload --rate 10gbit --txqs 1 --root one --threads 1 --qdisc pfifo --completions worker --discipline combine`
 pub(crate) const LONGEST_POLL_WAIT: Nanos = 100_000;
-/// The worker's wait for packets of a device that has completed all, in nanoseconds. A longer time wakes the worker less often.
+/// The worker's longest wait for packets of a device that has completed all, in nanoseconds. A longer time wakes the worker less often.
 /// `cargo lab bench overload --rate 10gbit --txqs 8 --root mq --threads 1 --qdisc pfifo --completions worker --discipline combine`
 pub(crate) const EMPTY_DEVICE_WAIT: Nanos = 50_000;
 /// The longest turn of an owner for which others' packets wait, in nanoseconds. A longer turn hands less to the worker; a shorter one

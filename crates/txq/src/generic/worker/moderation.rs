@@ -6,7 +6,8 @@
 //! time. A worker that is awake for one txq also polls the others whose wait is half over, so that the polls of many txqs
 //! coincide.
 //!
-//! A device that has completed all packets may get the next one soon. The worker polls it again after [`EMPTY_DEVICE_WAIT`].
+//! A device that has completed all packets may get the next one soon. The worker polls it again when [`REAP`] packets may be complete, by
+//! the same rate, and after [`EMPTY_DEVICE_WAIT`] at most.
 //!
 //! Where senders reap, the worker first checks whether they have reaped since its last poll. If they have, they need no help: the
 //! worker leaves the device alone, and checks again after [`LEFT_TO_SENDERS`].
@@ -17,6 +18,7 @@
 use txq_core::arch::Nanos;
 
 use crate::generic::tuning::{EMPTY_DEVICE_WAIT, LEFT_TO_SENDERS, LONGEST_POLL_WAIT, UNTIMED_POLL};
+use crate::generic::txqueue::REAP;
 
 /// The part of the packets in flight that the worker leaves until they are complete.
 const IN_FLIGHT_DIVISOR: u64 = 2;
@@ -102,7 +104,9 @@ impl Moderation {
         if self.last == 0 || completed == self.completed {
             return None;
         }
-        Some(self.wait(EMPTY_DEVICE_WAIT, completed, now))
+        let packets = u64::from(completed.wrapping_sub(self.completed));
+        let full_poll = now.saturating_sub(self.last).saturating_mul(REAP as u64) / packets;
+        Some(self.wait(full_poll.min(EMPTY_DEVICE_WAIT), completed, now))
     }
 
     /// Notes that the worker has run queues, and has reaped as their owner.
@@ -192,14 +196,28 @@ mod tests {
         let mut txq = Moderation::default();
         assert_eq!(txq.note_empty(7, 1000), None, "whether packets come is not known");
         note_poll(&mut txq, 7, 1, 1000, 1200);
-        assert_eq!(txq.note_empty(8, 1200), Some(51_200));
-        assert_eq!((txq.too_early(26_199, false), txq.too_early(26_200, false)), (Some(51_200), None));
-        assert_eq!(txq.too_early(2000, true), None);
+        assert_eq!(txq.note_empty(8, 2200), Some(52_200), "64 packets take longer");
+        assert_eq!((txq.too_early(27_199, false), txq.too_early(27_200, false)), (Some(52_200), None));
+        assert_eq!(txq.too_early(3000, true), None);
         // A device that keeps packets has its time.
-        note_poll(&mut txq, 18, 40, 11_200, 12_000);
-        assert_eq!(txq.too_early(11_201, true), Some(31_200));
-        assert_eq!(txq.note_empty(58, 61_200), Some(111_200));
-        assert_eq!(txq.note_empty(58, 111_200), None, "none has come");
+        note_poll(&mut txq, 18, 40, 12_200, 13_000);
+        assert_eq!(txq.too_early(12_201, true), Some(32_200));
+        assert_eq!(txq.note_empty(58, 62_200), Some(112_200));
+        assert_eq!(txq.note_empty(58, 112_200), None, "none has come");
+    }
+
+    /// Senders may have credit for a few hundred packets: they must not use it up in each wait.
+    #[test]
+    fn a_device_that_was_emptied_is_polled_in_time_for_64_packets() {
+        let mut txq = Moderation::default();
+        note_poll(&mut txq, 0, 1, 1000, 1200);
+        // 256 packets in 51.2 us.
+        assert_eq!(txq.note_empty(256, 52_200), Some(52_200 + 12_800));
+        assert_eq!((txq.too_early(58_599, false), txq.too_early(58_600, false)), (Some(65_000), None));
+        // 20 ns a packet.
+        assert_eq!(txq.note_empty(576, 58_600), Some(58_600 + 1280));
+        // They pause.
+        assert_eq!(txq.note_empty(577, 158_600), Some(208_600));
     }
 
     #[test]
