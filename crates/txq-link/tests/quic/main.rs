@@ -1,5 +1,6 @@
 //! quinn's client and server over links with loss and with ECN, in paused time.
 
+#[path = "../../../../tests/support/tls.rs"]
 mod tls;
 
 use std::sync::Arc;

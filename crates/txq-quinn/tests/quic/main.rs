@@ -15,6 +15,7 @@ mod ends;
 mod limits;
 mod reentry;
 mod shaped;
+#[path = "../../../../tests/support/tls.rs"]
 mod tls;
 mod transfers;
 mod waits;

@@ -1,4 +1,4 @@
-//! QUIC configurations with a certificate of `localhost` that is worth nothing: its key lies beside it.
+//! QUIC configurations with a certificate of `localhost` that is worth nothing: its key is public.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use quinn::{ClientConfig, ServerConfig, TransportConfig};
 
-const CERTIFICATE: &[u8] = include_bytes!("cert.der");
-const KEY: &[u8] = include_bytes!("key.der");
+const CERTIFICATE: &[u8] = include_bytes!("tls/cert.der");
+const KEY: &[u8] = include_bytes!("tls/key.der");
 
 pub(crate) fn server(transport: TransportConfig) -> ServerConfig {
     let chain = vec![CertificateDer::from(CERTIFICATE)];
