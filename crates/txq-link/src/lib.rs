@@ -22,11 +22,12 @@
 //! ```
 //!
 //! Features have sockets on links: `tokio`, whose time may be paused, and `quinn`; `turmoil` has links between its hosts. [`threads`] has sockets
-//! in real time.
+//! in real time. [`conformance`] checks AQMs, those of other programs too, against their RFCs.
 
 #![forbid(unsafe_code)]
 
 mod chain;
+pub mod conformance;
 mod error;
 mod link;
 mod packet;
