@@ -2,7 +2,7 @@
 //!
 //! The law uses the shortest delay within the last `interval`: a queue that empties now and then is good, however long
 //! it grows in between. A queue enters dropping state once every packet of an `interval` has waited for `target` or longer.
-//! There it drops one packet, the next after `interval/sqrt(2)`, then after `interval/sqrt(3)`, and so on. It leaves the
+//! There it drops one packet, the next after `interval`, then after `interval/sqrt(2)`, and so on. It leaves the
 //! state when a packet has waited less than `target`, or when at most `mtu` bytes are left behind it. A queue that enters
 //! the state again soon starts near the drop rate that worked before.
 //!
