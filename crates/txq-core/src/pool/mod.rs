@@ -284,7 +284,7 @@ impl<A: Arch> Pool<A> {
         let space = if lent.is_some() { each } else { stride };
         let region = match lent {
             Some(memory) => Ok(Region::lent(memory)),
-            None => Region::new(bytes, backing),
+            None => Region::new(bytes, stride, backing),
         };
         let region = region.map_err(|source| {
             let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();

@@ -31,8 +31,9 @@ pub enum Backing {
 }
 
 const PAGE: usize = 4096;
+const LINE: usize = 64;
 
-/// Memory, aligned to a page if it is the region's own. A part of it may be read from its call of [`Region::populate`] on.
+/// Memory, aligned to a page if it is the region's own, or to a cache line if its buffers are too short for a UMEM. A part of it may be read from its call of [`Region::populate`] on.
 pub(super) struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -56,16 +57,16 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Allocates `len` bytes, at least one.
-    pub(super) fn new(len: usize, backing: Backing) -> io::Result<Self> {
+    /// Allocates `len` bytes, at least one, for buffers at each multiple of `stride`.
+    pub(super) fn new(len: usize, stride: usize, backing: Backing) -> io::Result<Self> {
         match backing {
             Backing::Auto => Self::map(len, Backing::HugePages)
                 .or_else(|_| Self::map(len, Backing::Mmap))
                 .or_else(|error| match error.kind() {
-                    io::ErrorKind::Unsupported => Self::heap(len),
+                    io::ErrorKind::Unsupported => Self::heap(len, stride),
                     _ => Err(error),
                 }),
-            Backing::Heap => Self::heap(len),
+            Backing::Heap => Self::heap(len, stride),
             Backing::Mmap | Backing::HugePages => Self::map(len, backing),
             Backing::Lent => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "memory of someone else needs Pool::on"))
@@ -93,11 +94,13 @@ impl Region {
         }
     }
 
-    fn heap(len: usize) -> io::Result<Self> {
+    fn heap(len: usize, stride: usize) -> io::Result<Self> {
         // SAFETY: the layout has a size.
         let raw = NonNull::new(unsafe { alloc(heap_layout(len)?) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        // Short buffers begin in the page that holds the allocator's header: a UMEM's are of half a page at least.
+        let align = if stride < PAGE / 2 { LINE } else { PAGE };
         // SAFETY: the layout is a page longer than the region.
-        let base = unsafe { raw.add(raw.align_offset(PAGE)) };
+        let base = unsafe { raw.add(raw.align_offset(align)) };
         Ok(Self { base, len, backing: Backing::Heap, owned: Owned::Heap(raw) })
     }
 

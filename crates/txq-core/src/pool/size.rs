@@ -32,6 +32,10 @@ use crate::sync::spinlock::SpinLock;
 /// The most buffers that are unparked in one hold of the lock.
 const UNPARKED_PER_LOCK: u32 = 256;
 
+/// The number of buffers that a pool begins first. Later it begins as many as have begun, so that a pool of few packets takes
+/// little memory.
+const FIRST: u32 = 8;
+
 /// The size of a pool, and its parked buffers.
 pub(super) struct Size<A: Arch> {
     /// The pool's maximum ([`Pool::max_buffers`](super::Pool::max_buffers)).
@@ -229,7 +233,8 @@ impl<A: Arch> Size<A> {
         })
     }
 
-    /// Begins up to `n` fresh buffers, which are the caller's, and calls `take` with each. Returns their indices.
+    /// Begins up to `n` fresh buffers, which are the caller's, and calls `take` with each: at most as many as have begun, or
+    /// [`FIRST`]. Returns their indices.
     #[cold]
     pub(super) fn begin(
         &self,
@@ -242,6 +247,7 @@ impl<A: Arch> Size<A> {
         }
         self.parking.with(|held| {
             let parking = held.data();
+            let n = n.min(parking.begun.max(FIRST));
             let n = n.min(parking.fresh);
             let begun = parking.begun..parking.begun + n;
             // Under the lock, so that `begun` is never ahead of the descriptors.
