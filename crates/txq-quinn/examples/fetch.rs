@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use quinn::{Endpoint, TransportConfig};
 
-#[path = "../tests/quic/tls.rs"]
+#[path = "../../../tests/support/tls.rs"]
 mod tls;
 
 const PORT: u16 = 4433;

@@ -24,7 +24,7 @@ mod support {
 mod link;
 mod receive;
 mod send;
-#[path = "../../tests/quic/tls.rs"]
+#[path = "../../../../tests/support/tls.rs"]
 mod tls;
 
 use link::{Link, Row};
