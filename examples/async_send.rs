@@ -27,11 +27,11 @@ use txq::packet::PacketList;
 use txq::{NetDev, Sender, Worker};
 
 /// Time between two packets: 10,000 packets a second.
-const GAP: u64 = 100_000;
+const GAP: Duration = Duration::from_micros(100);
 /// How long before its time a packet is handed in, at least.
-const AHEAD: u64 = 5_000_000;
+const AHEAD: Duration = Duration::from_millis(5);
 /// Time until the first departure.
-const BEGIN: u64 = 50_000_000;
+const BEGIN: Duration = Duration::from_millis(50);
 /// Length of a packet in bytes.
 const LEN: usize = 1250;
 
@@ -71,10 +71,10 @@ impl Driver for Late {
 
 impl Transmit for Late {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-        let now = txq::now();
+        let now = txq::Instant::now();
         for packet in batch.iter() {
             // Nothing departs early: an early packet would count as 0.
-            let late = now.saturating_sub(packet.departure()) / 1000;
+            let late = (now - packet.departure()).as_micros();
             self.0[(late as usize).min(self.0.len() - 1)].fetch_add(1, Relaxed);
         }
         cx.sent_all(batch);
@@ -83,16 +83,16 @@ impl Transmit for Late {
 }
 
 /// Sends `packets` packets, one in each [`GAP`], and waits only for what the device has too little of.
-async fn send(mut sender: Sender, packets: u64) -> Result<u64, txq::WaitError> {
+async fn send(mut sender: Sender, packets: u32) -> Result<u64, txq::WaitError> {
     let begin = sender.now() + BEGIN;
     for number in 0..packets {
         let mut packet = sender.buffer(LEN).await?;
-        let at = begin + number * GAP;
+        let at = begin + GAP * number;
         packet.set_departure(at);
         // A program would have its data by now. tokio's timer is far too coarse for the gap, but not for the time ahead.
-        let early = at.saturating_sub(sender.now() + AHEAD);
+        let early = at - (sender.now() + AHEAD);
         if early > AHEAD {
-            tokio::time::sleep(Duration::from_nanos(early)).await;
+            tokio::time::sleep(early).await;
         }
         let _verdict = sender.send(packet).await.map_err(|refused| refused.error)?;
     }
@@ -116,7 +116,7 @@ async fn drive(mut worker: Worker) -> io::Result<()> {
         let _ = rustix::io::read(bell.get_ref(), &mut [0; 8]);
         let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
         let next = worker.poll();
-        let at = next.map_or(Duration::ZERO, |at| Duration::from_nanos(at.max(1)));
+        let at = next.map_or(Duration::ZERO, |at| Duration::from_nanos(at.as_nanos().max(1)));
         let at = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec::try_from(at).map_err(io::Error::other)?,
@@ -133,7 +133,7 @@ async fn drive(mut worker: Worker) -> io::Result<()> {
 fn measure(mode: &str, seconds: f64, spin: Duration) -> Result<(), Box<dyn Error>> {
     let late = Late::new();
     let builder = NetDev::builder(late.clone()).qdisc("fq flow_limit 1000").spin(spin);
-    let packets = (seconds * 1e9 / GAP as f64) as u64;
+    let packets = (seconds / GAP.as_secs_f64()) as u32;
     let (dev, dropped) = match mode {
         "current" | "multi" => {
             let dev = builder.start()?;

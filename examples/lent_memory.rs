@@ -13,11 +13,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use txq::NetDev;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Link, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
 use txq::pool::{LentMemory, Pool, PoolConfig};
+use txq::{Instant, NetDev};
 
 /// The card's frames: how many there are, and their size.
 const FRAMES: usize = 64;
@@ -92,13 +92,13 @@ impl Transmit for Tx {
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<u64> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         for offset in self.card.try_iter().take(budget) {
             // SAFETY: the card returns each offset once.
             done.push_back(unsafe { self.pool.packet_at(offset) });
         }
         // The card has no interrupt: poll again in 50 us.
-        Some(clock.now() + 50_000)
+        Some(clock.now() + Duration::from_micros(50))
     }
 }
 

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if dev.is_idle() {
             break;
         }
-        let wait = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.saturating_sub(txq::now())));
+        let wait = next.map_or(Duration::MAX, |at| at - txq::Instant::now());
         let _ = events.recv_timeout(wait);
     }
     let stats = dev.audit()?;

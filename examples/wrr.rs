@@ -9,13 +9,13 @@
 //! A packet with an even priority belongs to class 1, any other to class 2, unless filters say otherwise. In turn, each class
 //! sends as many packets as its weight says. Each has a pfifo until `tc qdisc add parent X:1` gives it another qdisc.
 
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::filter::{Choice, Filters};
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Shortcuts, Total, Verdict, register};
 use txq::stats::QdiscStats;
 use txq::tc::{Options, ParseError, Style, Syntax, Wording, Words};
+use txq::{Instant, NetDev};
 use txq_device::Null;
 
 static SYNTAX: Syntax = Syntax {
@@ -130,7 +130,7 @@ impl Qdisc for Wrr {
         options
     }
 
-    fn next_event(&self) -> Option<u64> {
+    fn next_event(&self) -> Option<Instant> {
         let waiting = self.classes.iter().filter(|class| class.qlen() > 0);
         waiting.filter_map(|class| class.next_event()).min()
     }
@@ -235,7 +235,7 @@ mod tests {
             let _ = wrr.enqueue(0, Item::new(100, number).priority(number));
         }
         assert_eq!(order(&mut wrr, 64), "abbb");
-        assert_eq!(wrr.next_event(), Some(100_000_000));
+        assert_eq!(wrr.next_event(), Some(Instant::from_nanos(100_000_000)));
         assert_eq!(wrr.dequeue(100_000_000).map(|packet| packet.value), Some(2));
     }
 }

@@ -225,7 +225,7 @@ fn departure_times_hold_though_the_card_keeps_no_frames() {
     let mut sender = dev.sender("s");
     let mut packet = sender.packet(&frames(100)[0]).unwrap();
     let from = dev.age();
-    packet.set_departure(sender.now() + LATE.as_nanos() as u64);
+    packet.set_departure(sender.now() + LATE);
     let _ = sender.xmit(packet);
     assert!(dev.drain(WITHIN));
     assert_eq!(dev.audit().unwrap().sent, 1);

@@ -390,7 +390,7 @@ pub(crate) fn departure_times_are_kept(wire: &mut dyn Wire) {
     let mut sender = dev.sender("s0");
     let mut late = sender.packet(&packet(link, 0, 0, 100)).unwrap();
     let from = dev.age();
-    late.set_departure(sender.now() + LATE.as_nanos() as u64);
+    late.set_departure(sender.now() + LATE);
     let _ = sender.xmit(late);
     drop(sender);
     settle(&dev);

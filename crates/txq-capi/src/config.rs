@@ -151,7 +151,7 @@ impl DevConfig {
             "defer_max" => self.pool.defer_max = number(key, value)?,
             "ring" => self.null.ring = number(key, value)?,
             "rate_bps" => self.null.rate = Some(number(key, value)?),
-            "delay_us" => self.null.delay = number::<u32>(key, value)? as u64 * 1000,
+            "delay_us" => self.null.delay = Duration::from_micros(number::<u32>(key, value)?.into()),
             "link" => {
                 self.null.link = match value {
                     "ethernet" => Link::Ethernet,

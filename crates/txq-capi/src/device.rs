@@ -313,5 +313,5 @@ pub unsafe extern "C" fn txq_dev_show(
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn txq_now() -> u64 {
-    txq::now()
+    txq::Instant::now().as_nanos()
 }

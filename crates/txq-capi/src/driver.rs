@@ -5,8 +5,10 @@ use std::ffi::{c_char, c_void};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use libc::size_t;
+use txq::Instant;
 use txq::driver::{
     Clock, Complete, DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx,
 };
@@ -234,7 +236,7 @@ fn frame(packet: &Packet, token: u64) -> txq_frame {
         len: data.len() as u32,
         data: data.as_ptr(),
         token,
-        departure: packet.departure(),
+        departure: packet.departure().as_nanos(),
         priority: packet.priority(),
         mark: packet.mark(),
         hash: packet.hash(),
@@ -304,7 +306,9 @@ impl Transmit for AtOnce {
             batch.move_front(taken, &mut sent);
             cx.sent_all(&mut sent);
             if taken < n {
-                return Status::Busy { retry: Some(if retry == 0 { REFUSED_RETRY } else { retry }) };
+                return Status::Busy {
+                    retry: Some(Duration::from_nanos(if retry == 0 { REFUSED_RETRY } else { retry })),
+                };
             }
         }
         Status::Ok
@@ -352,6 +356,7 @@ impl Transmit for Later {
                     0 => Some(REFUSED_RETRY),
                     retry => Some(retry),
                 };
+                let retry = retry.map(Duration::from_nanos);
                 return if batch.is_empty() { Status::Ok } else { Status::Busy { retry } };
             }
         }
@@ -370,7 +375,7 @@ struct Done {
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<u64> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         let mut queue = self.custom.queue(self.txq);
         let came = queue.done.len().min(budget);
         queue.done.move_front(came, done);
@@ -378,6 +383,6 @@ impl Complete for Done {
             return None;
         }
         queue.wait = if came > 0 { FIRST_POLL } else { (queue.wait * 2).min(LONGEST_POLL) };
-        Some(clock.now().saturating_add(queue.wait))
+        Some(clock.now() + Duration::from_nanos(queue.wait))
     }
 }

@@ -251,8 +251,14 @@ pub unsafe extern "C" fn txq_sched_dequeue(
                 assert!(written < n, "a qdisc dequeued more than {n} packets");
                 let Departed { value, len, departure, tos, .. } = departed;
                 let tos = tos.map_or(-1, i32::from);
-                let departed =
-                    txq_departed { size: txq_departed::SIZE, len, value, departure, tos, reserved: 0 };
+                let departed = txq_departed {
+                    size: txq_departed::SIZE,
+                    len,
+                    value,
+                    departure: departure.as_nanos(),
+                    tos,
+                    reserved: 0,
+                };
                 // SAFETY: less than `n`, so within the caller's array.
                 unsafe { out.add(written).write(departed) };
                 written += 1;
@@ -317,7 +323,7 @@ pub unsafe extern "C" fn txq_sched_next(sched: *mut txq_sched, at: *mut u64) -> 
         with(sched, |sched| {
             let Some(next) = sched.inner.next_event() else { return Ok(0) };
             // SAFETY: checked above.
-            unsafe { at.write(next) };
+            unsafe { at.write(next.as_nanos()) };
             Ok(1)
         })
     })

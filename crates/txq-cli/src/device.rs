@@ -89,9 +89,9 @@ impl fmt::Debug for Received {
 
 /// The MTU of devices without an interface, in bytes (`ETH_DATA_LEN`).
 const MTU: u32 = 1500;
-/// The default durations of an injected stall and of a late completion, in nanoseconds.
-const STALL: u64 = 1_000_000;
-const DELAY: u64 = 100_000;
+/// The default durations of an injected stall and of a late completion.
+const STALL: Duration = Duration::from_millis(1);
+const DELAY: Duration = Duration::from_micros(100);
 /// The qdiscs' default limit, in packets (`tx_queue_len`).
 const TX_QUEUE_LEN: u64 = 1000;
 /// The assumed size of a device's ring, and of the list of packets that wait for a queue's owner.

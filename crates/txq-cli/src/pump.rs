@@ -19,8 +19,8 @@ const POLITE: u32 = 64;
 /// The sleep between two attempts to allocate.
 const ALLOC_RETRY: Duration = Duration::from_micros(50);
 
-/// The longest sleep of a thread at its limit before it checks for a stop again, in nanoseconds.
-const LONGEST_LIMIT_SLEEP: u64 = 10_000_000;
+/// The longest sleep of a thread at its limit before it checks for a stop again.
+const LONGEST_LIMIT_SLEEP: Duration = Duration::from_millis(10);
 
 /// A frame to send.
 pub(crate) struct Frame<'a> {

@@ -15,7 +15,7 @@ use std::{io, process};
 use rustix::event::{EventfdFlags, eventfd};
 use txq::filter::FilterInfo;
 use txq::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
-use txq::{Nanos, Scheduler};
+use txq::{Instant, Scheduler};
 
 /// How long a command waits for the scheduler's owner.
 const OWNER_WAIT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub(crate) trait Tree {
 }
 
 /// A scheduler, and the time of its owner's call.
-struct At<'s, T>(&'s mut Scheduler<T>, Nanos);
+struct At<'s, T>(&'s mut Scheduler<T>, Instant);
 
 impl<T> Tree for At<'_, T> {
     fn qdiscs(&mut self, style: Style) -> Vec<QdiscInfo> {
@@ -185,7 +185,7 @@ impl Mailbox {
 /// });
 /// // The owner's loop, which also enqueues and dequeues:
 /// while !client.is_finished() {
-///     while port.poll(txq::now(), &mut scheduler) {
+///     while port.poll(txq::Instant::now(), &mut scheduler) {
 ///         for packet in scheduler.dropped() { /* free packet.value */ }
 ///     }
 /// #   std::thread::yield_now();
@@ -211,7 +211,12 @@ impl SchedulerPort {
     /// may drop packets: take [`Scheduler::dropped`] after each call.
     ///
     /// In a child after `fork` it returns false: commands go to the parent.
-    pub fn poll<T>(&mut self, now: Nanos, scheduler: &mut Scheduler<T>) -> bool {
+    #[inline]
+    pub fn poll<T>(&mut self, now: impl Into<Instant>, scheduler: &mut Scheduler<T>) -> bool {
+        self.poll_at(now.into(), scheduler)
+    }
+
+    fn poll_at<T>(&mut self, now: Instant, scheduler: &mut Scheduler<T>) -> bool {
         if self.process != process::id() {
             return false;
         }

@@ -64,8 +64,8 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
@@ -85,10 +85,10 @@ use socket::{Interface, SEND_BATCH, Socket};
 
 /// Send buffer of a socket, in bytes of frames with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 8 << 20;
-/// Longest time until a retry when the socket's buffer is full, in nanoseconds.
-const RETRY_SOCKET: Nanos = 200_000;
-/// Time until a retry on an interface that is down, in nanoseconds.
-const RETRY_DOWN: Nanos = 10_000_000;
+/// Longest time until a retry when the socket's buffer is full.
+const RETRY_SOCKET: Duration = Duration::from_micros(200);
+/// Time until a retry on an interface that is down.
+const RETRY_DOWN: Duration = Duration::from_millis(10);
 /// Length of an Ethernet header.
 const ETHER_HEADER: usize = 14;
 

@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use pcap_file::{DataLink, PcapError};
 use thiserror::Error;
-use txq::Nanos;
 use txq::flow::Link;
 
 mod classic;
@@ -110,9 +110,9 @@ impl fmt::Display for Place {
 pub struct Frame<'a> {
     /// Its number as Wireshark counts: the first is 1.
     pub number: u64,
-    /// When it was captured, in nanoseconds after the first frame; 0 if it is older than the first frame, as may happen in
-    /// captures of several interfaces.
-    pub at: Nanos,
+    /// The time from the first frame to this one; zero if it is older than the first frame, as may happen in captures of several
+    /// interfaces.
+    pub at: Duration,
     /// What it begins with.
     pub link: Link,
     /// Its bytes, from the Ethernet header or IP header on, without preamble and check sequence.
@@ -139,8 +139,8 @@ pub struct Summary {
     pub cut: u64,
     /// The longest frame, in captured bytes.
     pub longest: usize,
-    /// Time from the first frame to the last, in nanoseconds.
-    pub span: Nanos,
+    /// Time from the first frame to the last.
+    pub span: Duration,
 }
 
 /// A capture that is open.

@@ -18,7 +18,7 @@
 //! let _ = sender.xmit(packet);
 //! // The event loop: sleep until there is work, then do it.
 //! while !dev.is_idle() {
-//!     let next = worker.poll().map(|at| Duration::from_nanos(at.saturating_sub(sender.now())));
+//!     let next = worker.poll().map(|at| at - sender.now());
 //!     let timeout = next.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
 //!     poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&Timespec::try_from(timeout)?))?;
 //!     wake.drain();

@@ -10,11 +10,11 @@
 //! |---|---|---|---|
 //! | `driver`, `seed` of [`Faults::new`] | | none | the driver, and the seed of the random numbers |
 //! | [`busy`](Rates::busy) | probability, each call | 0 | the batch is refused from a random packet on |
-//! | [`stall`](Rates::stall) | probability, each call | 0 | this call and all others are refused for `stall_ns` |
-//! | [`stall_ns`](Rates::stall_ns) | ns | 0 | |
+//! | [`stall`](Rates::stall) | probability, each call | 0 | this call and all others are refused for `stall_time` |
+//! | [`stall_time`](Rates::stall_time) | time | 0 | |
 //! | [`drop`](Rates::drop) | probability, each packet | 0 | the packet is dropped ([`DropReason::NoMem`]) |
-//! | [`delay`](Rates::delay) | probability, each completion | 0 | the completion is returned up to `delay_ns` late |
-//! | [`delay_ns`](Rates::delay_ns) | ns | 0 | |
+//! | [`delay`](Rates::delay) | probability, each completion | 0 | the completion is returned up to `delay_time` late |
+//! | [`delay_time`](Rates::delay_time) | time | 0 | |
 //! | [`reorder`](Rates::reorder) | probability, each completion | 0 | the completion overtakes others that wait |
 //!
 //! A probability is from 0 to 1: below counts as 0, above as 1. There are no errors but the driver's, which pass through.
@@ -26,7 +26,8 @@
 //! use txq_device::faults::Rates;
 //! use txq_device::{Faults, Null};
 //!
-//! let rates = Rates { busy: 0.2, drop: 0.1, delay: 0.5, delay_ns: 100_000, ..Rates::default() };
+//! let delay_time = Duration::from_micros(100);
+//! let rates = Rates { busy: 0.2, drop: 0.1, delay: 0.5, delay_time, ..Rates::default() };
 //! let dev = NetDev::builder(Faults::new(Null::new(1), 42, rates)).qdisc("pfifo limit 1000").start()?;
 //! let mut sender = dev.sender("main");
 //! for _ in 0..1000 {
@@ -43,7 +44,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -53,16 +54,16 @@ use txq::packet::{Packet, PacketList};
 pub struct Rates {
     /// A call refuses its batch from a random packet on (`NETDEV_TX_BUSY`); half of these refusals say when to try again.
     pub busy: f64,
-    /// A call begins a stall: that call and all others are refused for [`Rates::stall_ns`].
+    /// A call begins a stall: that call and all others are refused for [`Rates::stall_time`].
     pub stall: f64,
-    /// Length of a stall, in nanoseconds.
-    pub stall_ns: Nanos,
+    /// Length of a stall.
+    pub stall_time: Duration,
     /// A packet is dropped ([`DropReason::NoMem`]).
     pub drop: f64,
-    /// A completion is returned up to [`Rates::delay_ns`] late. Only for devices that keep packets.
+    /// A completion is returned up to [`Rates::delay_time`] late. Only for devices that keep packets.
     pub delay: f64,
-    /// The longest delay, in nanoseconds.
-    pub delay_ns: Nanos,
+    /// The longest delay.
+    pub delay_time: Duration,
     /// A completion overtakes others that wait. Only for devices that keep packets.
     pub reorder: f64,
 }
@@ -94,7 +95,7 @@ impl<D: Driver> Driver for Faults<D> {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
         let (tx, done, ring) = self.driver.open(txq)?.into_parts();
         let random = |half: u64| Random(self.seed ^ (u64::from(txq) << 1 | half).wrapping_mul(GOLDEN));
-        let tx = Tx { inner: tx, random: random(0), rates: self.rates, stalled_until: 0 };
+        let tx = Tx { inner: tx, random: random(0), rates: self.rates, stalled_until: Instant::ZERO };
         let done = Done { inner: done, random: random(1), rates: self.rates, held: VecDeque::new() };
         Ok(DriverQueue::new(tx, done).ring(ring))
     }
@@ -131,14 +132,14 @@ struct Tx {
     inner: Box<dyn Transmit>,
     random: Random,
     rates: Rates,
-    stalled_until: Nanos,
+    stalled_until: Instant,
 }
 
 impl Tx {
     /// Returns how long the current stall still lasts, or `None`; may begin a stall.
-    fn stall(&mut self, now: Nanos) -> Option<Nanos> {
+    fn stall(&mut self, now: Instant) -> Option<Duration> {
         if now >= self.stalled_until && self.random.happens(self.rates.stall) {
-            self.stalled_until = now.saturating_add(self.rates.stall_ns);
+            self.stalled_until = now + self.rates.stall_time;
         }
         (now < self.stalled_until).then(|| self.stalled_until - now)
     }
@@ -168,7 +169,8 @@ impl Transmit for Tx {
         }
         let mut head = PacketList::new();
         batch.move_front(self.random.below(batch.len() as u64) as usize, &mut head);
-        let retry = self.random.happens(0.5).then(|| 1 + self.random.below(LONGEST_RETRY));
+        let retry =
+            self.random.happens(0.5).then(|| Duration::from_nanos(1 + self.random.below(LONGEST_RETRY)));
         let inner = if head.is_empty() { Status::Ok } else { self.inner.start_xmit(&mut head, cx) };
         head.append(batch);
         *batch = head;
@@ -188,16 +190,20 @@ struct Done {
     random: Random,
     rates: Rates,
     /// Completed packets not yet returned, with the earliest time of each.
-    held: VecDeque<(Nanos, Packet)>,
+    held: VecDeque<(Instant, Packet)>,
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         let mut complete = PacketList::new();
         let mut next = self.inner.poll(budget, &mut complete, clock);
         while let Some(packet) = complete.pop_front() {
-            let late = self.random.happens(self.rates.delay) && self.rates.delay_ns > 0;
-            let at = if late { clock.now() + 1 + self.random.below(self.rates.delay_ns) } else { 0 };
+            let longest = u64::try_from(self.rates.delay_time.as_nanos()).unwrap_or(u64::MAX);
+            let is_late = self.random.happens(self.rates.delay) && longest > 0;
+            let mut at = Instant::ZERO;
+            if is_late {
+                at = clock.now() + Duration::from_nanos(self.random.below(longest).saturating_add(1));
+            }
             let place = match self.random.happens(self.rates.reorder) {
                 true => self.random.below(self.held.len() as u64 + 1) as usize,
                 false => self.held.len(),
@@ -207,7 +213,7 @@ impl Complete for Done {
         let mut given = 0;
         for _ in 0..self.held.len() {
             let (at, packet) = self.held.pop_front().expect("len packets");
-            if given < budget && (at == 0 || at <= clock.now()) {
+            if given < budget && (at == Instant::ZERO || at <= clock.now()) {
                 given += 1;
                 done.push_back(packet);
             } else {

@@ -43,8 +43,8 @@ use txq::{Ingress, Sender};
 const BUDGET: usize = 64;
 /// How long the thread sleeps without packets; so a stop takes as long at most.
 const RECEIVE_WAIT: Duration = Duration::from_millis(100);
-/// How long a sender waits for a buffer before it checks for a stop, in nanoseconds.
-const WAIT_BUFFER: u64 = 10_000_000;
+/// How long a sender waits for a buffer before it checks for a stop.
+const WAIT_BUFFER: Duration = Duration::from_millis(10);
 /// How old the counters of a busy forwarder are at most.
 const COUNTERS_AGE: Duration = Duration::from_millis(10);
 

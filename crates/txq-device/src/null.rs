@@ -12,8 +12,8 @@
 //! | [`link`](Null::link) | | Ethernet | what the packets begin with |
 //! | [`ring`](Null::ring) | packets | 1024 | room on each txq's ring, 1 to 1048576 |
 //! | [`rate`](Null::rate) | bit/s | none | of each txq's link; a packet takes its length and 24 bytes. None: no time |
-//! | [`delay`](Null::delay) | ns | 0 | from a packet's end on the wire to its completion |
-//! | [`coalesce`](Null::coalesce) | ns | 0 | completions come together, at multiples of this period. 0: each on its own |
+//! | [`delay`](Null::delay) | time | 0 | from a packet's end on the wire to its completion |
+//! | [`coalesce`](Null::coalesce) | time | 0 | completions come together, at multiples of this period. 0: each on its own |
 //! | [`inline`](Null::inline) | | true | whether senders reap; else the worker alone |
 //!
 //! Errors: a ring out of range fails to open ([`BuildError::Open`](txq::netdev::BuildError::Open)). The device drops no
@@ -26,7 +26,8 @@
 //! use txq::NetDev;
 //! use txq_device::Null;
 //!
-//! let wire = Null { rate: Some(100_000_000), delay: 20_000, inline: false, ring: 64, ..Null::new(1) };
+//! let delay = Duration::from_micros(20);
+//! let wire = Null { rate: Some(100_000_000), delay, inline: false, ring: 64, ..Null::new(1) };
 //! let dev = NetDev::builder(wire).qdisc("pfifo limit 1000").start()?;
 //! let mut sender = dev.sender("main");
 //! for _ in 0..100 {
@@ -41,6 +42,7 @@
 //! ```
 
 use std::io;
+use std::time::Duration;
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, Status};
 use txq::generic::driver::{self as generic, Complete, Transmit, TxCx};
@@ -67,11 +69,11 @@ pub struct Null {
     pub ring: u32,
     /// Rate of each txq's link in bits per second, Ethernet's overhead included. `None`: transmission takes no time.
     pub rate: Option<u64>,
-    /// Time from a packet's end on the wire to its completion, in nanoseconds.
-    pub delay: Nanos,
-    /// Period of the completions, in nanoseconds (`ethtool -C DEV tx-usecs`): packets complete together, at its multiples;
-    /// 0: each completes on its own.
-    pub coalesce: Nanos,
+    /// Time from a packet's end on the wire to its completion.
+    pub delay: Duration,
+    /// Period of the completions (`ethtool -C DEV tx-usecs`): packets complete together, at its multiples. Zero: each completes
+    /// on its own.
+    pub coalesce: Duration,
     /// Whether senders may reap completions. If not, only the worker does, as an interrupt's CPU would.
     pub inline: bool,
 }
@@ -79,7 +81,8 @@ pub struct Null {
 impl Default for Null {
     fn default() -> Self {
         let (name, link) = ("null0".into(), Link::Ethernet);
-        Self { name, txqs: 1, link, ring: 1024, rate: None, delay: 0, coalesce: 0, inline: true }
+        let (delay, coalesce) = (Duration::ZERO, Duration::ZERO);
+        Self { name, txqs: 1, link, ring: 1024, rate: None, delay, coalesce, inline: true }
     }
 }
 
@@ -112,15 +115,20 @@ impl<A: Arch> generic::Driver<A> for Null {
             let what = format!("a ring of {} packets: use 1 to 1048576", self.ring);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        if self.rate.is_none() && self.delay == 0 && self.coalesce == 0 {
+        if self.rate.is_none() && self.delay.is_zero() && self.coalesce.is_zero() {
             return Ok(untimed::queue(self.ring, self.inline));
         }
         let (tx, done) = ring(self.ring);
-        let (rate, delay, coalesce) = (self.rate, self.delay, self.coalesce);
+        let (rate, delay, coalesce) = (self.rate, nanos(self.delay), nanos(self.coalesce));
         let tx = Tx { ring: tx, rate, delay, coalesce, wire_free: 0 };
         let done = Done { ring: done, inline: self.inline };
         Ok(generic::DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
     }
+}
+
+/// Returns a duration in nanoseconds, at most 2^62: sums with a time do not overflow.
+fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).map_or(1 << 62, |nanos| nanos.min(1 << 62))
 }
 
 /// A packet on the ring, and when it completes.

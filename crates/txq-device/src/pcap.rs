@@ -52,7 +52,7 @@ use pcap_file::{DataLink, Endianness, TsResolution};
 use rustix::fs::{FileType, Mode, OFlags, fstat, ftruncate, open};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -118,7 +118,7 @@ impl Driver for Pcap {
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         lock(&self.file).wall.get_or_insert_with(|| {
             let wall = clock_gettime(ClockId::Realtime);
-            (wall.tv_sec as u64 * SECOND + wall.tv_nsec as u64).wrapping_sub(txq::now())
+            (wall.tv_sec as u64 * SECOND + wall.tv_nsec as u64).wrapping_sub(Instant::now().as_nanos())
         });
         Ok(DriverQueue::new(Tx(self.file.clone()), NoCompletions))
     }
@@ -235,8 +235,8 @@ impl Writer {
     }
 
     /// Returns the departure time of a batch taken now: since 1970, and not earlier than the batch before.
-    fn departure(&mut self, now: Nanos) -> u64 {
-        self.last = self.last.max(self.wall.unwrap_or(0).wrapping_add(now));
+    fn departure(&mut self, now: Instant) -> u64 {
+        self.last = self.last.max(self.wall.unwrap_or(0).wrapping_add(now.as_nanos()));
         self.last
     }
 

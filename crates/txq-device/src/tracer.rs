@@ -6,7 +6,7 @@
 //! | option | default | |
 //! |---|---|---|
 //! | `driver` of [`Tracer::new`], [`Tracer::lines`] | none | the driver, also a wrapper: the outer of two sees what the inner one does |
-//! | `sink` of [`Tracer::new`] | none | a function that takes each [`Event`]; its time is in nanoseconds, on [`txq::now`]'s clock |
+//! | `sink` of [`Tracer::new`] | none | a function that takes each [`Event`] |
 //! | `to` of [`Tracer::lines`] | none | where each event is written as a line |
 //!
 //! Errors are the driver's and pass through. A line that cannot be written is lost, and no packet with it.
@@ -37,7 +37,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
@@ -45,8 +45,8 @@ use txq::packet::PacketList;
 /// An event of a txq's packets. Its text is one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Its time, on the clock of the `Arch`.
-    pub at: Nanos,
+    /// Its time, on the clock of [`Instant::now`].
+    pub at: Instant,
     /// The txq.
     pub txq: u16,
     /// What happened.
@@ -97,14 +97,17 @@ pub enum What {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { at, txq, what } = self;
-        write!(f, "{}.{:09} txq {txq} ", at / 1_000_000_000, at % 1_000_000_000)?;
+        let nanos = at.as_nanos();
+        write!(f, "{}.{:09} txq {txq} ", nanos / 1_000_000_000, nanos % 1_000_000_000)?;
         match *what {
             What::Xmit { packets, bytes, sent, kept, dropped, refused, status } => {
                 write!(f, "xmit {packets} packets {bytes} bytes: sent {sent} kept {kept} dropped {dropped}")?;
                 match status {
                     Status::Ok => Ok(()),
                     Status::Busy { retry: None } => write!(f, " busy {refused} until a completion"),
-                    Status::Busy { retry: Some(ns) } => write!(f, " busy {refused} for {ns} ns"),
+                    Status::Busy { retry: Some(time) } => {
+                        write!(f, " busy {refused} for {} ns", time.as_nanos())
+                    }
                 }
             }
             What::Drop { bytes, reason } => write!(f, "drop 1 packet {bytes} bytes: {reason}"),
@@ -193,7 +196,7 @@ impl Transmit for Tx {
     fn finish(&mut self) -> io::Result<()> {
         let result = self.inner.finish();
         let what = What::Finish { ok: result.is_ok() };
-        (self.sink)(&Event { at: txq::now(), txq: self.txq, what });
+        (self.sink)(&Event { at: Instant::now(), txq: self.txq, what });
         result
     }
 }
@@ -205,7 +208,7 @@ struct Done {
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         let (packets, bytes) = (done.len(), done.bytes());
         let next = self.inner.poll(budget, done, clock);
         if done.len() > packets {
@@ -242,8 +245,10 @@ mod tests {
                 Ok(())
             }
         }
-        let mut bench =
-            Bench::new(&mut Tracer::lines(Null { ring: 2, delay: 1, ..Null::new(1) }, Shared(text.clone())));
+        let mut bench = Bench::new(&mut Tracer::lines(
+            Null { ring: 2, delay: Duration::from_nanos(1), ..Null::new(1) },
+            Shared(text.clone()),
+        ));
         let mut batch = bench.packets([&ZEROS[..60], &ZEROS[..100], &ZEROS[..60]]);
         let _ = bench.xmit(&mut batch);
         assert_eq!(bench.poll(64).len(), 2);

@@ -4,6 +4,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use common::{assert_conserved, pool};
 use txq::netdev::{Builder, Completions};
@@ -73,28 +74,32 @@ fn everyone(null: &Null, rates: Option<Rates>) {
 
 #[test]
 fn late() {
-    everyone(&Null { ring: 64, delay: 50_000, ..Null::new(2) }, None);
+    everyone(&Null { ring: 64, delay: Duration::from_micros(50), ..Null::new(2) }, None);
 }
 
 #[test]
 fn in_bursts() {
-    everyone(&Null { ring: 128, coalesce: 200_000, ..Null::new(2) }, None);
+    everyone(&Null { ring: 128, coalesce: Duration::from_micros(200), ..Null::new(2) }, None);
 }
 
 #[test]
 fn at_the_rate_of_a_wire_and_told_of_in_bursts() {
-    everyone(&Null { ring: 256, rate: Some(1_000_000_000), coalesce: 100_000, ..Null::new(2) }, None);
+    everyone(
+        &Null { ring: 256, rate: Some(1_000_000_000), coalesce: Duration::from_micros(100), ..Null::new(2) },
+        None,
+    );
 }
 
 #[test]
 fn out_of_order() {
-    let rates = Rates { delay: 0.3, delay_ns: 100_000, reorder: 0.5, ..Rates::default() };
-    everyone(&Null { ring: 64, delay: 1, ..Null::new(2) }, Some(rates));
+    let rates =
+        Rates { delay: 0.3, delay_time: Duration::from_micros(100), reorder: 0.5, ..Rates::default() };
+    everyone(&Null { ring: 64, delay: Duration::from_nanos(1), ..Null::new(2) }, Some(rates));
 }
 
 #[test]
 fn by_nobody_who_sends_if_the_driver_forbids_it() {
-    everyone(&Null { ring: 64, delay: 10_000, inline: false, ..Null::new(2) }, None);
+    everyone(&Null { ring: 64, delay: Duration::from_micros(10), inline: false, ..Null::new(2) }, None);
 }
 
 /// A started device has a completer for each CPU, and each of its txqs a completer.
@@ -103,7 +108,7 @@ fn completers_share_txqs() {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let txqs = 2 * cpus as u16 + 1;
     // Each txq stops again and again, and only its completer makes room.
-    let null = Null { ring: 8, delay: 20_000, inline: false, ..Null::new(txqs) };
+    let null = Null { ring: 8, delay: Duration::from_micros(20), inline: false, ..Null::new(txqs) };
     let builder = NetDev::builder(null).qdisc("mq").default_qdisc("pfifo limit 1000").pool_config(pool(4096));
     let dev = builder.completions(Completions::PerQueue).xps(None).start().unwrap();
     let mut sender = dev.sender("s");
@@ -125,7 +130,7 @@ fn completers_share_txqs() {
 /// Completions of the same time become due at the same time: none earlier, and all with the first.
 #[test]
 fn a_device_that_coalesces_tells_of_many_at_once() {
-    const TELLS: u64 = 20_000_000;
+    const TELLS: Duration = Duration::from_millis(20);
     let null = Null { coalesce: TELLS, inline: false, ..Null::new(1) };
     let dev = NetDev::builder(null).qdisc("pfifo").bql(None).pool_config(pool(256)).build().unwrap();
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
@@ -136,10 +141,10 @@ fn a_device_that_coalesces_tells_of_many_at_once() {
         // The worker polls a device once more that has completed all.
         let in_flight = dev.stats().in_flight;
         assert!(
-            in_flight == 0 || (in_flight, next % TELLS) == (50, 0),
-            "{in_flight} in flight, until {next}"
+            in_flight == 0 || (in_flight, u128::from(next.as_nanos()) % TELLS.as_nanos()) == (50, 0),
+            "{in_flight} in flight, until {next:?}"
         );
-        std::thread::sleep(std::time::Duration::from_nanos(next.saturating_sub(sender.now())));
+        std::thread::sleep(next - sender.now());
     }
     assert_conserved(&dev);
 }

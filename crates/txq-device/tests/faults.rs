@@ -6,6 +6,7 @@ mod common;
 use common::{assert_conserved, pool};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::{Discipline, NetDev};
@@ -129,7 +130,7 @@ fn refusals_on_a_small_ring_that_the_worker_reaps() {
 
 #[test]
 fn stalls() {
-    let rates = Rates { stall: 0.01, stall_ns: 2_000_000, ..Rates::default() };
+    let rates = Rates { stall: 0.01, stall_time: Duration::from_millis(2), ..Rates::default() };
     everywhere(&Null { ring: 64, ..Null::new(2) }, rates);
 }
 
@@ -140,7 +141,8 @@ fn drops() {
 
 #[test]
 fn late_completions_in_another_order() {
-    let rates = Rates { delay: 0.3, delay_ns: 300_000, reorder: 0.3, ..Rates::default() };
+    let rates =
+        Rates { delay: 0.3, delay_time: Duration::from_micros(300), reorder: 0.3, ..Rates::default() };
     everywhere(&Null { ring: 32, ..Null::new(1) }, rates);
     everywhere(&Null { ring: 32, inline: false, ..Null::new(2) }, rates);
 }
@@ -150,12 +152,12 @@ fn all_at_once() {
     let rates = Rates {
         busy: 0.1,
         stall: 0.002,
-        stall_ns: 500_000,
+        stall_time: Duration::from_micros(500),
         drop: 0.02,
         delay: 0.2,
-        delay_ns: 100_000,
+        delay_time: Duration::from_micros(100),
         reorder: 0.2,
     };
     everywhere(&Null { ring: 32, rate: Some(1_000_000_000), ..Null::new(2) }, rates);
-    everywhere(&Null { ring: 8, inline: false, delay: 10_000, ..Null::new(1) }, rates);
+    everywhere(&Null { ring: 8, inline: false, delay: Duration::from_micros(10), ..Null::new(1) }, rates);
 }

@@ -14,7 +14,7 @@ fn main() -> Result<(), txq_link::LinkError> {
     for now in (0..HOUR).step_by(900_000) {
         link.send(now, Direction::Up, Packet::new(vec![0; 1222]).header(28));
         while let Some(packet) = link.poll(now) {
-            if packet.direction == Direction::Up && packet.at % 2 == 0 {
+            if packet.direction == Direction::Up && packet.at.as_nanos() % 2 == 0 {
                 link.send(now, Direction::Down, Packet::new(vec![0; 40]).header(28));
             }
         }

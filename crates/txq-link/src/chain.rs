@@ -1,7 +1,9 @@
 //! A chain of qdiscs: what leaves one at a time enters the next at that time.
 
+use std::time::Duration;
+
 use txq_sched::scheduler::Config;
-use txq_sched::{Departed, Dropped, Item, Nanos, Next, Scheduler};
+use txq_sched::{Departed, Dropped, Instant, Item, Next, Scheduler};
 
 use crate::error::LinkError;
 use crate::packet::{Packet, Payload};
@@ -13,7 +15,7 @@ const IP: u32 = 20;
 #[derive(Clone)]
 pub(crate) struct Travelling<T> {
     pub(crate) packet: Packet<T>,
-    pub(crate) sent: Nanos,
+    pub(crate) sent: Instant,
     /// The TOS with which it was sent.
     pub(crate) tos: u8,
     pub(crate) damaged: bool,
@@ -33,7 +35,7 @@ pub(crate) struct Chain<T> {
 struct Stage<T> {
     scheduler: Scheduler<Travelling<T>>,
     /// When it is to be polled.
-    next: Option<Nanos>,
+    next: Option<Instant>,
 }
 
 impl<T: Payload> Chain<T> {
@@ -55,12 +57,12 @@ impl<T: Payload> Chain<T> {
     }
 
     /// Sends a packet at the time `now`. A caller runs the chain next.
-    pub(crate) fn send(&mut self, now: Nanos, packet: Travelling<T>, fates: &mut Vec<Fate<T>>) {
+    pub(crate) fn send(&mut self, now: Instant, packet: Travelling<T>, fates: &mut Vec<Fate<T>>) {
         self.enter(0, now, packet, fates);
     }
 
     /// Moves on what may leave a stage at the time `now`.
-    pub(crate) fn run(&mut self, now: Nanos, fates: &mut Vec<Fate<T>>) {
+    pub(crate) fn run(&mut self, now: Instant, fates: &mut Vec<Fate<T>>) {
         for number in 0..self.stages.len() {
             while self.stages[number].next.is_some_and(|next| next <= now) {
                 let stage = &mut self.stages[number];
@@ -75,14 +77,14 @@ impl<T: Payload> Chain<T> {
                         }
                     }
                     // A qdisc that names a time that has come has nothing for this time.
-                    Next::Until(at) => stage.next = Some(at.max(now + 1)),
+                    Next::Until(at) => stage.next = Some(at.max(now + Duration::from_nanos(1))),
                     Next::Idle => stage.next = None,
                 }
             }
         }
     }
 
-    fn enter(&mut self, number: usize, now: Nanos, packet: Travelling<T>, fates: &mut Vec<Fate<T>>) {
+    fn enter(&mut self, number: usize, now: Instant, packet: Travelling<T>, fates: &mut Vec<Fate<T>>) {
         let Packet { tos, flow, priority, mark, header, .. } = packet.packet;
         let len = (packet.packet.data.bytes().len() as u32).saturating_add(header);
         // Without an IP header there is no TOS.
@@ -96,7 +98,7 @@ impl<T: Payload> Chain<T> {
     }
 
     /// Returns when to run the chain next.
-    pub(crate) fn next(&self) -> Option<Nanos> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.stages.iter().filter_map(|stage| stage.next).min()
     }
 
@@ -106,7 +108,7 @@ impl<T: Payload> Chain<T> {
     }
 
     /// Has a stage polled at the next run: its qdisc has changed.
-    pub(crate) fn touch(&mut self, number: usize, now: Nanos, fates: &mut Vec<Fate<T>>) {
+    pub(crate) fn touch(&mut self, number: usize, now: Instant, fates: &mut Vec<Fate<T>>) {
         let stage = &mut self.stages[number];
         fates.extend(stage.scheduler.dropped().map(|dropped| Fate::Dropped(number, dropped)));
         stage.next = (!stage.scheduler.is_empty()).then_some(now);

@@ -6,18 +6,18 @@
 //!
 //! ```
 //! use std::collections::VecDeque;
-//! use txq_link::Nanos;
+//! use txq_link::Instant;
 //! use txq_link::conformance::{Codel, Queue, TestPacket, rfc8289};
 //!
 //! /// A queue without an AQM.
 //! struct Fifo(VecDeque<TestPacket>);
 //!
 //! impl Queue for Fifo {
-//!     fn enqueue(&mut self, _: Nanos, packet: TestPacket) {
+//!     fn enqueue(&mut self, _: Instant, packet: TestPacket) {
 //!         self.0.push_back(packet);
 //!     }
 //!
-//!     fn dequeue(&mut self, _: Nanos) -> Option<TestPacket> {
+//!     fn dequeue(&mut self, _: Instant) -> Option<TestPacket> {
 //!         self.0.pop_front()
 //!     }
 //! }
@@ -41,23 +41,33 @@ mod rfc8289;
 mod rfc8290;
 mod rfc9332;
 
-use crate::Nanos;
+use std::time::Duration;
+
+use crate::Instant;
 
 pub use report::{Level, Outcome, Report};
 pub use rfc8289::{Codel, rfc8289};
 pub use rfc8290::{FqCodel, rfc8290};
 pub use rfc9332::{DualQ, rfc9332};
 
+/// Nanoseconds on the clock of the cases, which begins at 0; also the length of a time.
+type Nanos = u64;
+
+/// Returns a duration in nanoseconds.
+fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
 /// A queue under test.
 ///
 /// The times of the calls never decrease. A queue drops a packet by never returning it.
 pub trait Queue {
     /// Queues a packet at the time `now`, or drops it.
-    fn enqueue(&mut self, now: Nanos, packet: TestPacket);
+    fn enqueue(&mut self, now: Instant, packet: TestPacket);
 
     /// Takes and returns the packet that leaves at the time `now`. Returns `None` only if the queue is empty: the link is never idle
     /// while packets wait.
-    fn dequeue(&mut self, now: Nanos) -> Option<TestPacket>;
+    fn dequeue(&mut self, now: Instant) -> Option<TestPacket>;
 }
 
 /// A packet of a test. A queue may change [`ecn`](TestPacket::ecn) from ECN-capable to [`Ecn::Ce`], and nothing else.

@@ -5,9 +5,9 @@
 //! system.
 //!
 //! ```
-//! use txq_link::{Direction, Link, Packet};
+//! use std::time::Duration;
+//! use txq_link::{Direction, Instant, Link, Packet};
 //!
-//! const MS: u64 = 1_000_000;
 //! let mut link = Link::new("netem delay 20ms rate 10mbit", 1)?;
 //! for number in 0..3 {
 //!     link.send(0, Direction::Up, Packet::new(vec![number; 1250]));
@@ -17,7 +17,8 @@
 //! while let Some(time) = link.next() {
 //!     arrivals.extend(link.poll(time).map(|packet| (packet.at, packet.data[0])));
 //! }
-//! assert_eq!(arrivals, [(21 * MS, 0), (22 * MS, 1), (23 * MS, 2)]);
+//! let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+//! assert_eq!(arrivals, [(at(21), 0), (at(22), 1), (at(23), 2)]);
 //! # Ok::<(), txq_link::LinkError>(())
 //! ```
 //!
@@ -50,5 +51,5 @@ pub use packet::{Arrival, Counts, Direction, Lost, Packet, Payload};
 pub use preset::{Preset, presets};
 pub use record::{Event, Recording, What};
 pub use seed::seed;
-pub use txq_sched::{DropReason, Nanos, tc};
+pub use txq_sched::{DropReason, Instant, tc};
 pub use wire::Datagram;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::{mem, thread};
 
-use txq_sched::Nanos;
+use txq_sched::Instant;
 use txq_sched::tc::{QdiscInfo, Style};
 
 use crate::chain::{Chain, Fate, Travelling};
@@ -16,15 +16,15 @@ use crate::{preset, seed};
 
 /// A link between two ends. See the [crate](crate).
 ///
-/// Time is in nanoseconds and begins at 0. It never goes back: an earlier time than that of the last call counts as that time.
+/// Time begins at [`Instant::ZERO`], and a `u64` is nanoseconds. It never goes back: an earlier time than that of the last call counts as that time.
 pub struct Link<T: Payload = Vec<u8>> {
     text: String,
     seed: u64,
     chains: [Chain<T>; 2],
     counts: [Counts; 2],
-    schedule: VecDeque<(Nanos, Command)>,
+    schedule: VecDeque<(Instant, Command)>,
     /// The time of the last call.
-    now: Nanos,
+    now: Instant,
     /// Packets that have arrived and wait for a poll.
     arrivals: VecDeque<Arrival<T>>,
     /// Packets that the last call lost.
@@ -69,7 +69,7 @@ impl<T: Payload> Link<T> {
             chains: [Chain::new(&up, seeds[0])?, Chain::new(&down, seeds[1])?],
             counts: Default::default(),
             schedule: schedule.into(),
-            now: 0,
+            now: Instant::ZERO,
             arrivals: VecDeque::new(),
             lost: Vec::new(),
             fates: Vec::new(),
@@ -89,7 +89,12 @@ impl<T: Payload> Link<T> {
     }
 
     /// Sends a packet at the time `now`.
-    pub fn send(&mut self, now: Nanos, direction: Direction, packet: Packet<T>) {
+    #[inline]
+    pub fn send(&mut self, now: impl Into<Instant>, direction: Direction, packet: Packet<T>) {
+        self.send_at(now.into(), direction, packet);
+    }
+
+    fn send_at(&mut self, now: Instant, direction: Direction, packet: Packet<T>) {
         self.lost.clear();
         self.advance(now);
         let (now, at) = (self.now, direction.index());
@@ -109,14 +114,19 @@ impl<T: Payload> Link<T> {
     }
 
     /// Returns the next packet that has arrived at the time `now`, in the order of their arrival.
-    pub fn poll(&mut self, now: Nanos) -> Option<Arrival<T>> {
+    #[inline]
+    pub fn poll(&mut self, now: impl Into<Instant>) -> Option<Arrival<T>> {
+        self.poll_at(now.into())
+    }
+
+    fn poll_at(&mut self, now: Instant) -> Option<Arrival<T>> {
         self.lost.clear();
         self.advance(now);
         self.arrivals.pop_front()
     }
 
     /// Returns when the next packet may arrive: when to poll again. `None` while no packet is under way.
-    pub fn next(&self) -> Option<Nanos> {
+    pub fn next(&self) -> Option<Instant> {
         if let Some(arrival) = self.arrivals.front() {
             return Some(arrival.at);
         }
@@ -129,7 +139,12 @@ impl<T: Payload> Link<T> {
     ///
     /// # Errors
     /// tc's error, with a remedy.
-    pub fn tc(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, LinkError> {
+    #[inline]
+    pub fn tc(&mut self, now: impl Into<Instant>, command: &str) -> Result<Vec<String>, LinkError> {
+        self.tc_at(now.into(), command)
+    }
+
+    fn tc_at(&mut self, now: Instant, command: &str) -> Result<Vec<String>, LinkError> {
         self.lost.clear();
         self.advance(now);
         self.execute(&Command::parse(command, 0)?)
@@ -186,7 +201,7 @@ impl<T: Payload> Link<T> {
     }
 
     /// Lets all happen that happens until `now`, each event at its time: so it makes no difference how often the link is polled.
-    fn advance(&mut self, now: Nanos) {
+    fn advance(&mut self, now: Instant) {
         loop {
             let change = self.schedule.front().map(|(at, _)| *at);
             let next = self.chains.iter().filter_map(Chain::next).chain(change).min();

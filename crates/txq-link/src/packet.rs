@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use txq_sched::{DropReason, Nanos};
+use txq_sched::{DropReason, Instant};
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,9 +132,9 @@ pub struct Arrival<T = Vec<u8>> {
     /// The direction in which it went.
     pub direction: Direction,
     /// When it was sent.
-    pub sent: Nanos,
+    pub sent: Instant,
     /// When it arrives: at or before the time of the poll.
-    pub at: Nanos,
+    pub at: Instant,
     /// Its TOS now: a qdisc may have marked it as CE (RFC 3168).
     pub tos: u8,
     /// Whether a bit is flipped.
@@ -152,9 +152,9 @@ pub struct Lost<T = Vec<u8>> {
     /// The qdisc that dropped it, from 1 in the order of the link's text.
     pub stage: usize,
     /// When it was sent.
-    pub sent: Nanos,
+    pub sent: Instant,
     /// When it was dropped.
-    pub at: Nanos,
+    pub at: Instant,
     /// Why it was dropped.
     pub reason: DropReason,
 }

@@ -1,6 +1,6 @@
 //! A recording: each packet of a run, and its fate.
 
-use txq_sched::{DropReason, Nanos};
+use txq_sched::{DropReason, Instant};
 
 use crate::packet::{Direction, Payload};
 
@@ -34,13 +34,13 @@ pub enum What {
 #[non_exhaustive]
 pub struct Event {
     /// When it happened.
-    pub at: Nanos,
+    pub at: Instant,
     /// The direction of the packet.
     pub direction: Direction,
     /// What happened.
     pub what: What,
     /// When the packet was sent.
-    pub sent: Nanos,
+    pub sent: Instant,
     /// The packet's TOS after it.
     pub tos: u8,
     /// The packets and bytes in the direction's qdiscs: before it for a packet that is sent, else after it.

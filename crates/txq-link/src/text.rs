@@ -1,6 +1,6 @@
 //! The text of a link: qdiscs, commands and a schedule.
 
-use txq_sched::Nanos;
+use txq_sched::Instant;
 use txq_sched::tc;
 
 use crate::error::LinkError;
@@ -11,7 +11,7 @@ pub(crate) struct Text<'t> {
     /// The qdiscs of each direction, in the order in which packets pass them.
     pub(crate) chains: [Vec<&'t str>; 2],
     /// Commands, and when they are executed.
-    pub(crate) schedule: Vec<(Nanos, Command)>,
+    pub(crate) schedule: Vec<(Instant, Command)>,
 }
 
 /// A command in tc's words, and the stages on which it is executed.
@@ -79,7 +79,9 @@ pub(crate) fn parse(text: &str) -> Result<Text<'_>, LinkError> {
             "" => {}
             comment if comment.starts_with('#') => {}
             "at" => schedule.push(scheduled(rest, line)?),
-            "tc" | "qdisc" | "class" | "filter" => schedule.push((0, Command::parse(words, line)?)),
+            "tc" | "qdisc" | "class" | "filter" => {
+                schedule.push((Instant::ZERO, Command::parse(words, line)?))
+            }
             "up" => set(&mut chains[0], rest, line)?,
             "down" => set(&mut chains[1], rest, line)?,
             _ => {
@@ -118,14 +120,14 @@ fn set<'t>(chain: &mut Option<&'t str>, words: &'t str, line: usize) -> Result<(
 }
 
 /// Reads `5s qdisc change dev up root netem loss 10%`.
-fn scheduled(text: &str, line: usize) -> Result<(Nanos, Command), LinkError> {
+fn scheduled(text: &str, line: usize) -> Result<(Instant, Command), LinkError> {
     let (time, words) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let at: tc::Nanos = time.parse().map_err(|_| LinkError::Text {
         line,
         what: format!("\"{time}\" is no time"),
         remedy: "write a time and a command: at 5s qdisc change dev up root netem loss 10%".to_owned(),
     })?;
-    Ok((at.0, Command::parse(words.trim(), line)?))
+    Ok((Instant::from_nanos(at.0), Command::parse(words.trim(), line)?))
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
         let Text { chains, schedule } = parse(text).unwrap();
         assert_eq!(chains, [vec!["tbf rate 1mbit burst 5k latency 1s", "netem delay 5ms"], vec!["netem"]]);
         let times: Vec<_> =
-            schedule.iter().map(|(at, command)| (*at, command.line, command.places())).collect();
+            schedule.iter().map(|(at, command)| (at.as_nanos(), command.line, command.places())).collect();
         let both = vec![(Direction::Up, 0), (Direction::Down, 0)];
         assert_eq!(
             times,

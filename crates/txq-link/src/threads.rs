@@ -16,8 +16,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use txq_sched::Nanos;
-
 use crate::link::Link;
 use crate::packet::Direction;
 use crate::wire::{Datagram, PAIR, Wire, lock};
@@ -79,21 +77,21 @@ impl Socket {
             }
             wire.wait(self.number, ());
             let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            let until = wire.link.next().map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
+            let until = wire.link.next().map(|at| at - self.now());
             let wait = until.map_or(left, |until| until.min(left));
             wire = self.inner.sent.wait_timeout(wire, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Calls `f` with the link and the time now: to change it, to read its counters, to take its recording.
-    pub fn with_link<R>(&self, f: impl FnOnce(&mut Link<Datagram>, Nanos) -> R) -> R {
+    pub fn with_link<R>(&self, f: impl FnOnce(&mut Link<Datagram>, crate::Instant) -> R) -> R {
         let mut wire = lock(&self.inner.wire);
         let result = f(&mut wire.link, self.now());
         self.inner.sent.notify_all();
         result
     }
 
-    fn now(&self) -> Nanos {
-        u64::try_from(self.inner.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    fn now(&self) -> crate::Instant {
+        crate::Instant::ZERO + self.inner.start.elapsed()
     }
 }

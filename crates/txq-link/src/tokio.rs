@@ -23,10 +23,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
-use txq_sched::Nanos;
 
 use crate::link::Link;
 use crate::packet::Direction;
@@ -74,7 +72,7 @@ impl Net {
     }
 
     /// Calls `f` with the link and the time now: to change it, to read its counters, to take its recording.
-    pub fn with_link<R>(&self, f: impl FnOnce(&mut Link<Datagram>, Nanos) -> R) -> R {
+    pub fn with_link<R>(&self, f: impl FnOnce(&mut Link<Datagram>, crate::Instant) -> R) -> R {
         let now = self.now();
         let mut wire = lock(&self.wire);
         let result = f(&mut wire.link, now);
@@ -84,8 +82,8 @@ impl Net {
         result
     }
 
-    fn now(&self) -> Nanos {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    fn now(&self) -> crate::Instant {
+        crate::Instant::ZERO + self.start.elapsed()
     }
 }
 
@@ -152,7 +150,7 @@ impl Socket {
             }
             let Some(next) = next else { return Poll::Pending };
             // Not rounded down: the event must have come when the task runs.
-            let at = self.net.start + Duration::from_nanos(next);
+            let at = self.net.start + (next - crate::Instant::ZERO);
             let mut sleep = self.sleep.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match &mut *sleep {
                 Some(sleep) => sleep.as_mut().reset(at),

@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::{error, iter};
 
 use turmoil::{Protocol, Sim};
-use txq_sched::Nanos;
+use txq_sched::Instant;
 
 use crate::link::Link;
 use crate::packet::{Direction, Packet, Payload};
@@ -80,7 +80,7 @@ impl Wires {
     /// Those of a host.
     pub fn step(&mut self, sim: &mut Sim<'_>) -> Result<bool, Box<dyn error::Error>> {
         let done = sim.step()?;
-        let now = u64::try_from(sim.elapsed().as_nanos()).unwrap_or(Nanos::MAX);
+        let now = Instant::ZERO + sim.elapsed();
         sim.links(|links| {
             for link in links {
                 let Some(wire) = self.0.get_mut(&link.pair()) else { continue };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use txq_sched::Nanos;
+use txq_sched::Instant;
 
 use crate::link::Link;
 use crate::packet::{Direction, Packet, Payload};
@@ -84,7 +84,7 @@ impl<W> Wire<W> {
     }
 
     /// Sends a datagram of a socket at the time `now`. Returns the wakers of sockets at which datagrams have arrived.
-    pub(crate) fn send(&mut self, socket: usize, now: Nanos, datagram: Datagram) -> Vec<W> {
+    pub(crate) fn send(&mut self, socket: usize, now: Instant, datagram: Datagram) -> Vec<W> {
         let direction = self.sockets[socket].direction.opposite();
         let header = if datagram.to.is_ipv4() { 28 } else { 48 };
         let packet = Packet { header, tos: datagram.tos, flow: flow(&datagram), ..Packet::new(datagram) };
@@ -93,7 +93,7 @@ impl<W> Wire<W> {
     }
 
     /// Moves the datagrams that have arrived at the time `now` to their sockets. Returns the wakers of those sockets.
-    pub(crate) fn advance(&mut self, now: Nanos) -> Vec<W> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Vec<W> {
         let mut wakers = Vec::new();
         while let Some(arrival) = self.link.poll(now) {
             // UDP's checksum finds each flipped bit.

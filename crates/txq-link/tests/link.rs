@@ -1,8 +1,9 @@
 //! Links in virtual time.
 
 use std::process::Command;
+use std::time::Duration;
 
-use txq_link::{Arrival, Direction, DropReason, Event, Link, Packet, What, presets};
+use txq_link::{Arrival, Direction, DropReason, Event, Instant, Link, Packet, What, presets};
 
 use Direction::{Down, Up};
 
@@ -28,7 +29,10 @@ fn a_chain_delays_one_after_the_other() {
     link.send(0, Up, Packet::new(vec![1; 972]).header(28));
     link.send(0, Up, Packet::new(vec![2; 972]).header(28));
     link.send(MS, Down, Packet::new(vec![3; 10]));
-    let arrivals: Vec<_> = drain(&mut link).iter().map(|a| (a.at, a.sent, a.direction, a.data[0])).collect();
+    let arrivals: Vec<_> = drain(&mut link)
+        .iter()
+        .map(|a| (a.at.as_nanos(), a.sent.as_nanos(), a.direction, a.data[0]))
+        .collect();
     assert_eq!(arrivals, [(2 * MS, MS, Down, 3), (8 * MS, 0, Up, 1), (9 * MS, 0, Up, 2)]);
     assert_eq!(link.next(), None);
 }
@@ -43,14 +47,17 @@ fn polls_change_nothing() {
         let mut link = link(text);
         let mut all = Vec::new();
         for number in 0..200_u64 {
-            let now = number * MS;
+            let now = Instant::from_nanos(number * MS);
             while let Some(time) = link.next().filter(|&time| often && time <= now) {
                 all.extend(link.poll(time).map(|a| (a.at, a.data[0])));
             }
             link.send(now, Up, Packet::new(vec![number as u8; 700]).flow(number % 3));
         }
         while let Some(time) = link.next() {
-            all.extend(link.poll(if often { time } else { u64::MAX / 2 }).map(|a| (a.at, a.data[0])));
+            all.extend(
+                link.poll(if often { time } else { Instant::from_nanos(u64::MAX / 2) })
+                    .map(|a| (a.at, a.data[0])),
+            );
         }
         (all, link.counts(Up))
     };
@@ -106,10 +113,10 @@ fn what_qdiscs_change_arrives_changed() {
 fn a_link_changes_by_schedule_and_by_command() {
     let mut link =
         link("netem delay 1ms\nat 1s qdisc change dev up root netem delay 9ms\nat 2s qdisc del dev up3 root");
-    let delay = |link: &mut Link, now, direction| {
+    let delay = |link: &mut Link, now: u64, direction| {
         link.send(now, direction, Packet::new(vec![0]));
         let arrival = &drain(link)[0];
-        arrival.at - arrival.sent
+        (arrival.at - arrival.sent).as_nanos() as u64
     };
     assert_eq!(delay(&mut link, SECOND - 2 * MS, Up), MS);
     assert_eq!(link.next(), None, "a change alone is no reason to poll");
@@ -137,7 +144,7 @@ fn a_tree_is_commands_below_a_chain() {
         let from = u64::from(mark == 0) * SECOND;
         (0..40).for_each(|_| link.send(from, Up, Packet::new(vec![0; 1000]).mark(mark)));
         let arrivals = drain(&mut link);
-        let gap = (arrivals[39].at - arrivals[20].at) / 19;
+        let gap = (arrivals[39].at - arrivals[20].at).as_nanos() as u64 / 19;
         assert!(gap.abs_diff(expected) < expected / 50, "mark {mark}: {gap}");
     }
 }
@@ -181,11 +188,12 @@ fn presets_are_what_they_say() {
                 arrivals.extend(std::iter::from_fn(|| link.poll(0)));
             }
             arrivals.extend(drain(&mut link));
-            let late: Vec<_> = arrivals.iter().filter(|a| a.sent >= start + SECOND).collect();
+            let late: Vec<_> =
+                arrivals.iter().filter(|a| a.sent >= Instant::from_nanos(start + SECOND)).collect();
             let (first, last) = (late.first().unwrap().at, late.last().unwrap().at);
             let counts = link.counts(direction);
             let survive = counts.arrived as f64 / (counts.arrived + counts.lost) as f64;
-            let measured = (late.len() - 1) as f64 * bytes as f64 * 8.0 / ((last - first) as f64 / 1e9);
+            let measured = (late.len() - 1) as f64 * bytes as f64 * 8.0 / (last - first).as_secs_f64();
             assert!(
                 measured > rate * survive.min(0.97) * 0.85 && measured < rate * 1.03,
                 "{} {}: {measured}",
@@ -197,7 +205,7 @@ fn presets_are_what_they_say() {
             link.send(now, Up, Packet::new(vec![0; 56]));
             let there = drain(link).first()?.at;
             link.send(there, Down, Packet::new(vec![0; 56]));
-            Some((drain(link).first()?.at - now) as f64 / MS as f64)
+            Some((drain(link).first()?.at - Instant::from_nanos(now)).as_secs_f64() * 1e3)
         };
         let mut trips: Vec<_> =
             (0..999).filter_map(|number| ping(&mut link, (400 + number) * SECOND)).collect();
@@ -253,7 +261,7 @@ fn check_pcapng(file: &[u8], events: &[Event]) {
     while let Some(block) = reader.next_block() {
         let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
         let event = events[packets];
-        assert_eq!(packet.timestamp.as_nanos() as u64, event.at);
+        assert_eq!(packet.timestamp, Duration::from_nanos(event.at.as_nanos()));
         let ip = etherparse::SlicedPacket::from_ip(&packet.data).unwrap();
         assert!(matches!(ip.transport, Some(etherparse::TransportSlice::Udp(_))));
         assert_eq!(packet.data[1], event.tos);

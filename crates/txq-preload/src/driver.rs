@@ -10,8 +10,8 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -30,8 +30,8 @@ const MAX_DATAGRAMS: usize = 256;
 const SEGMENTS: usize = 64;
 /// Longest message of several datagrams, in bytes.
 const MAX_SENT_MESSAGE_BYTES: usize = 65_535 - 48;
-/// Time until the first retry of a datagram for which the kernel has no room, and the longest time, in nanoseconds.
-const SOCKET_RETRY: (Nanos, Nanos) = (50_000, 1_000_000);
+/// Time until the first retry of a datagram for which the kernel has no room, and the longest time.
+const SOCKET_RETRY: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 
 /// Tries of a datagram for which the kernel has no memory, a millisecond apart: a longer one than a small send buffer takes in fragments
 /// never gets it.
@@ -137,7 +137,7 @@ struct Tx {
     parts: Box<[libc::iovec]>,
     messages: Box<[Message]>,
     /// Time until the next retry.
-    retry: Nanos,
+    retry: Duration,
     /// How often the kernel had no memory for the message in front.
     tries: u32,
     /// Whether the message in front met an earlier datagram's error.
@@ -285,12 +285,12 @@ impl Tx {
         }
     }
 
-    /// Decides about a message that the kernel refused: the time of the next try (0 for at once), or the reason of its drop.
-    fn refused(&mut self, error: c_int, message: Message, socket: &Socket) -> Result<Nanos, DropReason> {
+    /// Decides about a message that the kernel refused: the time of the next try (zero for at once), or the reason of its drop.
+    fn refused(&mut self, error: c_int, message: Message, socket: &Socket) -> Result<Duration, DropReason> {
         let is_cut = message.datagrams > 1 || message.states_segment;
         if is_cut && matches!(error, libc::EIO | libc::EINVAL) {
             socket.uncut.store(true, Relaxed);
-            return Ok(0);
+            return Ok(Duration::ZERO);
         }
         match error {
             libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM
@@ -305,7 +305,7 @@ impl Tx {
         }
         if error == libc::ECONNREFUSED && !mem::replace(&mut self.was_refused, true) {
             // Of an earlier datagram. The kernel has not processed this one.
-            return Ok(0);
+            return Ok(Duration::ZERO);
         }
         (self.was_refused, self.tries) = (false, 0);
         Err(match error {
@@ -352,7 +352,7 @@ impl Transmit for Tx {
                 Err(Failed::Bad) => (1, DropReason::HdrTrunc),
                 Err(Failed::Closed) => (1, DropReason::NoSocket),
                 Err(Failed::Error(error, message)) => match self.refused(error, message, socket) {
-                    Ok(0) => continue,
+                    Ok(Duration::ZERO) => continue,
                     Ok(after) => return Status::Busy { retry: Some(after) },
                     Err(reason) => (message.datagrams, reason),
                 },

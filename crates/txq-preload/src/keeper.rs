@@ -49,14 +49,14 @@ impl Keeper {
     pub(crate) fn ask(&self, work: Work, drain: Duration) {
         let _ = self.0.compare_exchange(Work::Serve as u32, work as u32, AcqRel, Acquire);
         sys::wake_all(&self.0);
-        let until = txq::now().saturating_add(nanos(drain + REPORT));
+        let until = txq::Instant::now() + drain + REPORT;
         loop {
             let is = self.0.load(Acquire);
-            let left = until.saturating_sub(txq::now());
-            if is == Work::Done as u32 || left == 0 {
+            let left = until - txq::Instant::now();
+            if is == Work::Done as u32 || left.is_zero() {
                 return;
             }
-            sys::sleep_while(&self.0, is, left);
+            sys::sleep_while(&self.0, is, nanos(left));
         }
     }
 

@@ -108,11 +108,12 @@ impl Waited {
         if left == 0 {
             return false;
         }
-        let before = txq::now();
+        let before = txq::Instant::now();
         if let Some(socket) = process::running().and_then(|process| process.sockets.get(index)) {
             sys::sleep_while(&socket.wakes, seen, left.min(ROOM_CHECK_NS));
         }
-        self.nanos = self.nanos.saturating_add(txq::now().saturating_sub(before).max(1));
+        let slept = (txq::Instant::now() - before).as_nanos() as u64;
+        self.nanos = self.nanos.saturating_add(slept.max(1));
         true
     }
 }

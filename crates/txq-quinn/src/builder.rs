@@ -91,8 +91,7 @@ impl<'d> Builder<'d> {
         }
         let local = socket.local_addr()?;
         let inner = runtime.wrap_udp_socket(socket)?;
-        let bundle = u64::try_from(self.bundle.as_nanos()).unwrap_or(u64::MAX);
-        let rules = Rules { local, classify: self.classify, share: self.share, bundle };
+        let rules = Rules { local, classify: self.classify, share: self.share, bundle: self.bundle };
         Ok(Arc::new(Socket::new(self.dev, self.lanes, inner, runtime, rules)))
     }
 }

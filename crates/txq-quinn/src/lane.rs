@@ -9,7 +9,7 @@ use std::time::Duration;
 use quinn::udp::Transmit;
 use txq::packet::{Packet, PacketList};
 use txq::pool::AllocError;
-use txq::{Flow, Nanos, Room, Sender, WaitError};
+use txq::{Flow, Instant, Room, Sender, WaitError};
 use txq_device::udp::Datagram;
 
 use crate::class::{Class, Classify};
@@ -29,7 +29,7 @@ pub(crate) struct Rules {
     /// How many packets of a remote may wait in the device before its next transmit would block.
     pub(crate) share: u64,
     /// Up to what distance packets of a paced transmit leave together.
-    pub(crate) bundle: Nanos,
+    pub(crate) bundle: Duration,
 }
 
 /// A sender, and the remotes whose packets it sends.
@@ -116,7 +116,7 @@ impl Lane {
             Some(Lacks::Share)
         } else {
             self.sender.disregard_drops();
-            match self.sender.wait_room_on(&remote.flow, Some(0)) {
+            match self.sender.wait_room_on(&remote.flow, Some(Instant::ZERO)) {
                 Room::Full => {
                     self.counts.no_room += 1;
                     Some(Lacks::Room)
@@ -187,7 +187,7 @@ impl Lane {
             return;
         }
         if self.remotes.len() >= self.crowded {
-            let now = txq::now();
+            let now = Instant::now();
             self.remotes.retain(|_, remote| remote.flow.outstanding() > 0 || remote.pacer.is_ahead(now));
             self.crowded = (self.remotes.len() * 2).max(FEW_REMOTES);
         }
@@ -202,7 +202,7 @@ impl Lane {
 
     /// Returns the time until the last packet of a remote departs, as far as its pace says.
     pub(crate) fn ahead(&self, remote: &SocketAddr) -> Duration {
-        self.remotes.get(remote).map_or(Duration::ZERO, |remote| remote.pacer.ahead(txq::now()))
+        self.remotes.get(remote).map_or(Duration::ZERO, |remote| remote.pacer.ahead(Instant::now()))
     }
 
     /// Registers a poller's task until there is a buffer of `len` bytes, or returns whether the device is there. Takes the waker if

@@ -11,9 +11,11 @@ pub mod packet;
 pub mod qdisc;
 pub mod scheduler;
 pub mod tc;
+mod time;
 
 pub use scheduler::{Departed, Dropped, Item, Next, Scheduler};
-pub use txq_core::arch::{CpuId, Nanos};
+pub use time::Instant;
+pub use txq_core::arch::CpuId;
 pub use txq_core::drop::{self, DropCounts, DropReason};
 
 pub mod stats {

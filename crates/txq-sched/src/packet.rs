@@ -9,7 +9,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet as generic;
 
 use crate::tc::Handle;
-use crate::{CpuId, Nanos};
+use crate::{CpuId, Instant};
 
 pub use txq_core::flow::{Dissected, Link};
 
@@ -129,15 +129,21 @@ impl Packet {
         self.0.set_mark(mark);
     }
 
-    /// Returns the earliest departure time; 0 means as soon as possible (`skb->tstamp`, `SCM_TXTIME`). It is on the clock of
-    /// `txq::now`, and below a [`Scheduler`](crate::Scheduler) on that of its calls.
-    pub fn departure(&self) -> Nanos {
-        self.0.departure()
+    /// Returns the earliest departure time; [`Instant::ZERO`] means as soon as possible (`skb->tstamp`, `SCM_TXTIME`). It is on
+    /// the clock of [`Instant::now`], and below a [`Scheduler`](crate::Scheduler) on that of its calls.
+    #[inline]
+    pub fn departure(&self) -> Instant {
+        Instant::from_nanos(self.0.departure())
     }
 
-    /// Sets the earliest departure time, at most 2^62 - 1 ns. `txq::nanos_of` is the time of a `std::time::Instant`.
-    pub fn set_departure(&mut self, at: Nanos) {
-        self.0.set_departure(at);
+    /// Sets the earliest departure time, at most 2^62 - 1 ns: an [`Instant`], or a [`std::time::Instant`].
+    #[inline]
+    pub fn set_departure(&mut self, at: impl Into<Instant>) {
+        self.set_departure_at(at.into());
+    }
+
+    fn set_departure_at(&mut self, at: Instant) {
+        self.0.set_departure(at.as_nanos());
     }
 
     /// Returns whether the device computes the TCP or UDP checksum, whose field holds the sum of the pseudo header until then

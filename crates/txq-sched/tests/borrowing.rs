@@ -32,7 +32,7 @@ fn sent(bursts: &str, late: u64) -> [u64; 2] {
                 sent[packet.value] += u64::from(packet.len);
                 now += 1000;
             }
-            Next::Until(at) => now = at.max(now + 1) + late,
+            Next::Until(at) => now = at.as_nanos().max(now + 1) + late,
             Next::Idle => panic!("packets wait"),
         }
     }

@@ -158,7 +158,7 @@ fn departures(text: &str, seed: u64) -> u64 {
                         free = now + u64::from(packet.len) * 8 * 1000 / 9;
                         next = next.into_iter().chain([free]).min();
                     }
-                    Next::Until(at) => next = next.into_iter().chain([at.max(now + 1)]).min(),
+                    Next::Until(at) => next = next.into_iter().chain([at.as_nanos().max(now + 1)]).min(),
                     Next::Idle => {}
                 }
                 for dropped in scheduler.dropped() {

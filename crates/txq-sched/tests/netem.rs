@@ -36,7 +36,7 @@ fn fates(options: &str) -> Vec<Fate> {
                     let arrived = fates[packet.value].arrived + 1;
                     fates[packet.value] = Fate { arrived, delay: now - sent, damage: packet.damage };
                 }
-                Next::Until(at) => now = at,
+                Next::Until(at) => now = at.as_nanos(),
                 Next::Idle => break,
             }
         }
@@ -246,7 +246,7 @@ fn slots_open_at_random_times() {
     loop {
         match netem.poll(now) {
             Next::Packet(_) => left.push(now),
-            Next::Until(at) => now = at,
+            Next::Until(at) => now = at.as_nanos(),
             Next::Idle => break,
         }
     }

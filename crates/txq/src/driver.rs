@@ -67,6 +67,7 @@
 //! # use std::io;
 //! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 //! # use txq::packet::PacketList;
+//! # use std::time::Duration;
 //! # use txq::{NetDev, Sender};
 //! # struct Wire;
 //! # impl Driver for Wire {
@@ -92,7 +93,7 @@
 //!     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
 //!         while let Some(plain) = batch.front() {
 //!             let Ok(mut sealed) = self.wire.alloc(plain.len() + 16) else {
-//!                 return Status::Busy { retry: Some(1_000_000) };
+//!                 return Status::Busy { retry: Some(Duration::from_millis(1)) };
 //!             };
 //!             // An AEAD encrypts from one buffer into the other, without a further copy.
 //!             sealed.data_mut()[..plain.len()].copy_from_slice(plain.data());
@@ -124,7 +125,8 @@
 //! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 //! # use txq::packet::PacketList;
 //! # use txq::pool::PoolConfig;
-//! # use txq::{NetDev, Room, Sender};
+//! # use std::time::Duration;
+//! # use txq::{Instant, NetDev, Room, Sender};
 //! # struct Wire;
 //! # impl Driver for Wire {
 //! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("wire") }
@@ -148,9 +150,9 @@
 //! impl Transmit for TunnelQueue {
 //!     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
 //!         while let Some(packet) = batch.pop_front() {
-//!             if self.wire.wait_room(Some(0)) == Room::Full {
+//!             if self.wire.wait_room(Some(Instant::ZERO)) == Room::Full {
 //!                 batch.push_front(packet);
-//!                 return Status::Busy { retry: Some(1_000_000) };
+//!                 return Status::Busy { retry: Some(Duration::from_millis(1)) };
 //!             }
 //!             let mut packet = cx.hand_on(packet);
 //!             let tag = encrypt_in_place(packet.data_mut());
@@ -194,7 +196,7 @@ use txq_core::arch::Native;
 use txq_core::clock as core;
 use txq_core::drop::DropReason;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::driver as generic;
 use crate::packet::{Packet, PacketList};
 
@@ -298,7 +300,7 @@ impl<T: Transmit + ?Sized> Transmit for Box<T> {
 pub trait Complete: Send {
     /// Appends up to `budget` completed packets to `done`. Returns the time of the next poll, if packets remain that
     /// complete at a known time.
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos>;
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant>;
 
     /// Returns whether a sender may reap completions after it has sent. If not, completions wait for the worker, as they
     /// wait for the interrupt's CPU in the kernel.
@@ -318,7 +320,7 @@ pub trait Complete: Send {
 }
 
 impl<C: Complete + ?Sized> Complete for Box<C> {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         (**self).poll(budget, done, clock)
     }
 
@@ -336,7 +338,7 @@ impl<C: Complete + ?Sized> Complete for Box<C> {
 pub struct NoCompletions;
 
 impl Complete for NoCompletions {
-    fn poll(&mut self, _: usize, _: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, _: usize, _: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         None
     }
 }
@@ -356,8 +358,8 @@ impl Clock {
 
     /// Returns the time of this batch; reads it on the first call.
     #[inline]
-    pub fn now(&mut self) -> Nanos {
-        self.0.now()
+    pub fn now(&mut self) -> Instant {
+        Instant::from_nanos(self.0.now())
     }
 
     /// Makes the next call of [`now`](Self::now) read the time again.
@@ -382,8 +384,8 @@ impl<'a> TxCx<'a> {
 
     /// Returns the time of the batch.
     #[inline]
-    pub fn now(&mut self) -> Nanos {
-        self.0.clock.now()
+    pub fn now(&mut self) -> Instant {
+        Instant::from_nanos(self.0.clock.now())
     }
 
     /// Returns the clock of the batch, for a driver that wraps another.

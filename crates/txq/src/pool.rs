@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use txq_core::arch::CpuId;
 use txq_core::pool as generic;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::driver::Link;
 use crate::packet::{Packet, PacketList};
 
@@ -206,8 +206,8 @@ impl Cache {
     ///
     /// A sleeping sender is woken once half of its limit is free, as in the kernel: one wake for many packets. Packets that
     /// the caller holds count against the limit; it should send or free them first.
-    pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
-        self.0.wait_credit(deadline)
+    pub fn wait_credit(&mut self, deadline: Option<Instant>) -> bool {
+        self.0.wait_credit(deadline.map(Instant::as_nanos))
     }
 }
 

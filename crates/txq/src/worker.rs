@@ -23,9 +23,8 @@
 //! 2. [`Worker::set_waker`] sets a function that ends the loop's sleep: a write to an eventfd (`txq_device::EventFd`).
 //! 3. Each turn resets the eventfd, then calls [`Worker::poll`], then sleeps. In that order a wake that arrives during the
 //!    poll ends the next sleep. A poll without work costs little, so a loop may poll in every turn.
-//! 4. `poll` returns the deadline: the time of its next work, on the clock of [`txq::now`](crate::now), `CLOCK_MONOTONIC`.
-//!    [`txq::instant_of`](crate::instant_of) makes an `Instant` of it.
-//!    `None` means that only a wake brings work. A time in the past means at once: the quota of a turn is used up, and the
+//! 4. `poll` returns the deadline: the time of its next work, as an [`Instant`] on `CLOCK_MONOTONIC`, which converts to a
+//!    [`std::time::Instant`]. `None` means that only a wake brings work. A time in the past means at once: the quota of a turn is used up, and the
 //!    loop may serve its other descriptors first. A loop that polls later than the deadline sends shaped packets later.
 //! 5. A loop that also sends asks [`Sender::poll_room`] before each packet, with a waker that writes to the same eventfd. While
 //!    that is `Pending` the loop does its other work, and loses no packets.
@@ -100,7 +99,7 @@
 //!     if left == 0 && dev.is_idle() {
 //!         break;
 //!     }
-//!     let at = next.map_or(Duration::ZERO, |at| Duration::from_nanos(at.max(1)));
+//!     let at = next.map_or(Duration::ZERO, |at| Duration::from_nanos(at.as_nanos().max(1)));
 //!     let at = Itimerspec { it_interval: Timespec::default(), it_value: Timespec::try_from(at)? };
 //!     timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at)?;
 //!     // Sleep: for a second at most, because a sender asks for room again after `Sender::LONGEST_WAIT` in any case.
@@ -201,7 +200,7 @@
 
 use std::fmt;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic;
 
 /// Does the deferred work of some of a device's queues.
@@ -219,13 +218,13 @@ impl Worker {
         self.0.is_over()
     }
 
-    /// Does the work that is due. Returns when to do so again if nothing wakes the worker before, on the clock of the
-    /// `Arch`: `None` for never, a time in the past for at once.
+    /// Does the work that is due. Returns when to do so again if nothing wakes the worker before: `None` for never, a
+    /// time in the past for at once.
     ///
     /// # Panics
     /// When called inside the device's own data path, and when a driver or a qdisc panics.
-    pub fn poll(&mut self) -> Option<Nanos> {
-        self.0.poll()
+    pub fn poll(&mut self) -> Option<Instant> {
+        self.0.poll().map(Instant::from_nanos)
     }
 
     /// Works until the device shuts down. Sleeps when there is no work, but polls the clock for the last part of a wait, as

@@ -26,11 +26,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jitter::Jitter;
-use txq::Nanos;
 use txq::generic::netdev::Builder;
 use txq::generic::{Discipline, Flow, NetDev, Room, Sender, WaitError};
 use txq::pool::{Backing, PoolConfig};
-use txq_core::arch::{Arch, Native};
+use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::packet::PacketList;
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 

@@ -18,8 +18,8 @@ use txq_device::{Tun, Udp, tun};
 use crate::Options;
 use crate::peer::{MTU, Peer, State};
 
-/// Nanoseconds until encrypted packets have left, as a rule, when all buffers of the UDP device hold them.
-const RETRY: u64 = 100_000;
+/// Time until encrypted packets have left, as a rule, when all buffers of the UDP device hold them.
+const RETRY: Duration = Duration::from_micros(100);
 const BATCH: usize = 64;
 
 /// Carries packets until the process ends.

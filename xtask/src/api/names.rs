@@ -151,7 +151,7 @@ fn find_path(text: &str, name: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const LIB: &str = "pub use low::{cpumask, drop};\npub use low::arch::Nanos;\nuse low::hidden::Not;\n\
+    const LIB: &str = "pub use low::{cpumask, drop};\npub use low::time::Instant;\nuse low::hidden::Not;\n\
                        pub mod stats {\n    pub use low::stats::{\n        QdiscStats, log2,\n    };\n}\n\
                        pub use low::pool::{PoolError, Backing as Memory};\npub use crate::inner::Verdict;\npub use low::tree::{self, Child};\n";
 
@@ -161,8 +161,8 @@ mod tests {
         names.read(LIB, "high");
         let cases = [
             (
-                "fn f(low::arch::Nanos) -> low::drop::DropReason",
-                "fn f(high::Nanos) -> high::drop::DropReason",
+                "fn f(low::time::Instant) -> low::drop::DropReason",
+                "fn f(high::Instant) -> high::drop::DropReason",
             ),
             (
                 "low::stats::log2::Log2, low::stats::QdiscStats",

@@ -2,8 +2,9 @@
 
 use std::os::fd::AsRawFd;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use txq::Room;
+use txq::{Instant, Room};
 use txq_device::EventFd;
 
 use super::{txq_sender, with};
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn txq_sender_wait_room(sender: *mut txq_sender, timeout_n
     border(|| {
         refuse_inside()?;
         with(sender, |sending| {
-            let deadline = txq::now().saturating_add(timeout_ns);
+            let deadline = Instant::now() + Duration::from_nanos(timeout_ns);
             code(sending.sender.wait_room(Some(deadline)))
         })
     })
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn txq_sender_wait_credit(sender: *mut txq_sender, timeout
     border(|| {
         refuse_inside()?;
         with(sender, |sending| {
-            let deadline = txq::now().saturating_add(timeout_ns);
+            let deadline = Instant::now() + Duration::from_nanos(timeout_ns);
             Ok(sending.sender.wait_credit(Some(deadline)).into())
         })
     })

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use txq::Nanos;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::Nanos;
 use txq_core::sync::bucket::{Bucket, Tokens};
 
 /// The time, and the depth of the bucket.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Wake, Waker};
 
-use txq::Nanos;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::Nanos;
 use txq_core::sync::fill::{Fill, Waiter};
 
 /// A time that is never reached under the checkers.

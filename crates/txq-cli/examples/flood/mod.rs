@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use txq::NetDev;
 use txq::packet::PacketList;
@@ -71,11 +72,11 @@ impl Flood {
             });
             let packets = list.len() as u64;
             match packets {
-                0 => drop(sender.wait_credit(Some(sender.now() + 1_000_000))),
+                0 => drop(sender.wait_credit(Some(sender.now() + Duration::from_millis(1)))),
                 _ => {
                     let _ = sender.xmit_batch(&mut list);
                     let now = sender.now();
-                    self.longest.fetch_max(now - last, Relaxed);
+                    self.longest.fetch_max((now - last).as_nanos() as u64, Relaxed);
                     last = now;
                 }
             }

@@ -10,8 +10,8 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, 
 use txq::packet::PacketList;
 use txq::receive::{Receive, RxStats};
 
-/// The time until packets are offered again, in nanoseconds.
-const ABSENT_RETRY: u64 = 10_000_000;
+/// The time until packets are offered again.
+const ABSENT_RETRY: Duration = Duration::from_millis(10);
 /// The longest sleep of a receiver.
 const LONGEST_RECEIVER_SLEEP: Duration = Duration::from_millis(100);
 

@@ -3,7 +3,6 @@
 use std::io;
 
 use crate::common::failure::Refused;
-use crate::common::span::Span;
 use anyhow::ensure;
 use txq::driver::{DeviceInfo, Driver, Link};
 use txq::pool::{Pool, PoolConfig};
@@ -129,8 +128,8 @@ impl Opening<'_> {
         Null {
             ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
             rate: config.rate.map(|rate| rate.0),
-            delay: config.delay.map_or(0, nanos),
-            coalesce: config.coalesce.map_or(0, nanos),
+            delay: config.delay.map_or(default.delay, |span| span.0),
+            coalesce: config.coalesce.map_or(default.coalesce, |span| span.0),
             inline: config.inline.unwrap_or(default.inline),
             ..default
         }
@@ -247,14 +246,10 @@ fn rates(config: &config::Faults) -> Rates {
     Rates {
         busy: config.busy.0,
         stall: config.stall.0,
-        stall_ns: config.stall_time.map_or(STALL, nanos),
+        stall_time: config.stall_time.map_or(STALL, |span| span.0),
         drop: config.drop.0,
         delay: config.delay.0,
-        delay_ns: config.delay_time.map_or(DELAY, nanos),
+        delay_time: config.delay_time.map_or(DELAY, |span| span.0),
         reorder: config.reorder.0,
     }
-}
-
-fn nanos(span: Span) -> u64 {
-    span.0.as_nanos() as u64
 }

@@ -90,7 +90,7 @@ impl<'c> Packets<'c> {
 
     /// Returns the time of the packet moved to, in nanoseconds since the first.
     pub(crate) fn at(&self) -> u64 {
-        self.frames.frame().at
+        self.frames.frame().at.as_nanos() as u64
     }
 
     /// Returns the number of its frame in the capture.

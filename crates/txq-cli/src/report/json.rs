@@ -6,7 +6,7 @@ use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::quantile::{P50, P90, P99, P999};
+use super::quantile::{P50, P90, P99, P999, nanos};
 use super::{Device, Ended, Rates, Report, Totals, rows};
 
 /// Returns the whole report as an object.
@@ -101,7 +101,7 @@ fn latency(latency: &Latency) -> Value {
     for quantile in [P50, P90, P99, P999] {
         object[quantile.key] = json!(quantile.of(latency));
     }
-    object["max"] = json!(latency.max());
+    object["max"] = json!(latency.max().map(nanos));
     object
 }
 

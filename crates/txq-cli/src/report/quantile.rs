@@ -1,5 +1,7 @@
 //! Quantiles of times, reported only for enough samples: of three samples, every quantile above the median is the maximum.
 
+use std::time::Duration;
+
 use txq::stats::latency::Latency;
 
 /// A quantile, and the fewest samples of which one lies at or above the quantile.
@@ -24,10 +26,15 @@ impl Quantile {
         self.known(latency.count(), latency.quantile(self.share)?)
     }
 
-    /// Returns `nanos`, the quantile of so many `samples`; `None` if those are too few.
-    pub(super) fn known(self, samples: u64, nanos: u64) -> Option<u64> {
-        (samples >= self.samples).then_some(nanos)
+    /// Returns `time`, the quantile of so many `samples`, in nanoseconds; `None` if those are too few.
+    pub(super) fn known(self, samples: u64, time: Duration) -> Option<u64> {
+        (samples >= self.samples).then(|| nanos(time))
     }
+}
+
+/// Returns a time in nanoseconds.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -39,8 +46,8 @@ mod tests {
         for quantile in [P50, P90, P99, P999] {
             let needed = (1.0 / (1.0 - quantile.share)).round() as u64;
             assert_eq!(quantile.samples, needed, "{quantile:?}");
-            assert_eq!(quantile.known(needed, 7), Some(7), "{quantile:?}");
-            assert_eq!(quantile.known(needed - 1, 7), None, "{quantile:?}");
+            assert_eq!(quantile.known(needed, Duration::from_nanos(7)), Some(7), "{quantile:?}");
+            assert_eq!(quantile.known(needed - 1, Duration::from_nanos(7)), None, "{quantile:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use txq::stats::latency::Latency;
 use txq::tc::Handle;
 
 use super::Device;
-use super::quantile::{P50, P99};
+use super::quantile::{P50, P99, nanos};
 
 /// Appends a table of the device's senders, one line each.
 pub(super) fn senders(text: &mut String, device: &Device) {
@@ -30,7 +30,7 @@ pub(super) fn senders(text: &mut String, device: &Device) {
             let times = row.latency;
             cells.push(time(times.and_then(|times| P50.known(times.samples, times.p50))));
             cells.push(time(times.and_then(|times| P99.known(times.samples, times.p99))));
-            cells.push(time(row.longest_call));
+            cells.push(time(row.longest_call.map(nanos)));
         }
         cells
     });
@@ -88,7 +88,7 @@ pub(super) fn sender_json(row: &SenderStats, device: Option<&Device>) -> Value {
         "at_limit": row.at_limit,
         "latency_ns": row.latency.map(times),
         "measured_calls": row.measured_calls,
-        "longest_xmit_ns": row.longest_call,
+        "longest_xmit_ns": row.longest_call.map(nanos),
     });
     put_device(&mut object, device);
     object

@@ -9,7 +9,7 @@ use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::quantile::{P50, P90, P99, P999};
+use super::quantile::{P50, P90, P99, P999, nanos};
 use super::{Device, Ended, Rates, Report, Totals, rows};
 
 /// Returns the whole report as text.
@@ -158,7 +158,7 @@ fn sums(text: &mut String, all: &Totals) {
 fn quantiles(latency: &Latency) -> String {
     let Some(max) = latency.max() else { return "not measured".into() };
     let quantiles = [P50, P90, P99, P999].map(|q| format!("{} {}", q.name, rows::time(q.of(latency))));
-    format!("{}  max {}  ({} samples)", quantiles.join("  "), Human(max), latency.count())
+    format!("{}  max {}  ({} samples)", quantiles.join("  "), Human(nanos(max)), latency.count())
 }
 
 fn cost(text: &mut String, report: &Report, all: &Totals) {

@@ -56,7 +56,7 @@ pub(crate) fn trace(devices: &Devices, options: &TraceOptions, stream: &mut impl
     let mut last = None;
     while lines.flush(stream) && left > 0 {
         if last.is_none() && (end.is_some_and(|end| end <= Instant::now()) || !stream.wait(Duration::ZERO)) {
-            last = Some(epoch.saturating_add(txq::now()));
+            last = Some(epoch.saturating_add(txq::Instant::now().as_nanos()));
         }
         let over = last.is_some() || traces.iter().all(|traced| traced.trace.is_over());
         let mut events = read(&mut traces, epoch, options.data, left);
@@ -102,7 +102,7 @@ fn read(traces: &mut [Traced], epoch: u64, data: bool, most: u64) -> Vec<TraceEv
 /// Returns the time since 1970, in nanoseconds, at which the clock of the devices was 0.
 fn epoch() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(txq::now())
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).saturating_sub(txq::Instant::now().as_nanos())
 }
 
 /// Lines to send.

@@ -89,7 +89,7 @@ impl TraceEvent {
         let ports = Some((found.keys.src_port, found.keys.dst_port))
             .filter(|&ports| ports != (0, 0) && matches!(found.keys.ip_proto, 6 | 17 | 33 | 132 | 136));
         Self {
-            time_ns: epoch.saturating_add(event.time),
+            time_ns: epoch.saturating_add(event.time.as_nanos()),
             dev: dev.to_owned(),
             txq: event.txq,
             handle: event.queue.map(|(handle, _)| handle.to_string()),
@@ -103,7 +103,7 @@ impl TraceEvent {
             dst,
             sport: ports.map(|ports| ports.0),
             dport: ports.map(|ports| ports.1),
-            sojourn_ns: event.sojourn,
+            sojourn_ns: event.sojourn.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             reason: event.reason.map(|reason| reason.name().to_owned()),
             data: data.then(|| hex(event.data())),
         }

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 /// Nanoseconds on the clock of the `Arch`: natively `CLOCK_MONOTONIC`, which departure times use, too (`SO_TXTIME`'s
 /// default, the kernel's `ktime_get_ns`). On a system other than Linux, nanoseconds since the process first read the clock.
-/// A time that a program sets is a [`Duration`](std::time::Duration), and an instant is `Nanos`.
+/// The types that programs see have `Instant` of txq-sched instead, and [`Duration`](std::time::Duration).
 pub type Nanos = u64;
 
 /// The number of a CPU, as the system's scheduler counts them. Natively always 0 on a system other than Linux.

@@ -1,5 +1,7 @@
 //! Latency of packets: a histogram with a relative error below 1 %.
 
+use std::time::Duration;
+
 use histogram::Histogram;
 
 use crate::arch::Nanos;
@@ -30,7 +32,7 @@ impl Latency {
         self.histogram.get_or_insert_with(new)
     }
 
-    /// Records one time; longer times than 2^40 ns count as that long.
+    /// Records one time, in nanoseconds; longer times than 2^40 ns count as that long.
     pub fn record(&mut self, time: Nanos) {
         let time = time.min((1 << MAX_LATENCY_LOG2_NS) - 1);
         self.max = self.max.max(time);
@@ -45,16 +47,15 @@ impl Latency {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the time that the share `q` of the samples (0.5 for the median) does not exceed, in nanoseconds; `None`
-    /// without samples.
-    pub fn quantile(&self, q: f64) -> Option<Nanos> {
+    /// Returns the time that the share `q` of the samples (0.5 for the median) does not exceed; `None` without samples.
+    pub fn quantile(&self, q: f64) -> Option<Duration> {
         let total = self.count();
         let rank = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
         for bucket in self.histogram.as_ref()? {
             seen += bucket.count();
             if seen >= rank {
-                return Some(bucket.end().min(self.max));
+                return Some(Duration::from_nanos(bucket.end().min(self.max)));
             }
         }
         None
@@ -68,9 +69,9 @@ impl Latency {
         log2
     }
 
-    /// Returns the longest time, in nanoseconds; `None` without samples.
-    pub fn max(&self) -> Option<Nanos> {
-        self.histogram.as_ref().map(|_| self.max)
+    /// Returns the longest time; `None` without samples.
+    pub fn max(&self) -> Option<Duration> {
+        self.histogram.as_ref().map(|_| Duration::from_nanos(self.max))
     }
 
     /// Returns the number of samples.
@@ -89,11 +90,11 @@ mod tests {
         assert_eq!((latency.quantile(0.5), latency.max()), (None, None));
         (1..=1000).for_each(|n| latency.record(n * 1000));
         for (q, exact) in [(0.5, 500_000.0), (0.9, 900_000.0), (0.999, 999_000.0)] {
-            let off = latency.quantile(q).unwrap() as f64 / exact;
+            let off = latency.quantile(q).unwrap().as_nanos() as f64 / exact;
             assert!((0.99..1.01).contains(&off), "{q}: {off}");
         }
-        assert_eq!(latency.quantile(1.0), Some(1_000_000));
-        assert_eq!(latency.max(), Some(1_000_000));
+        assert_eq!(latency.quantile(1.0), Some(Duration::from_millis(1)));
+        assert_eq!(latency.max(), Some(Duration::from_millis(1)));
     }
 
     #[test]
@@ -110,6 +111,6 @@ mod tests {
     fn a_time_beyond_the_range_counts_as_the_longest() {
         let mut latency = Latency::new();
         latency.record(u64::MAX);
-        assert_eq!((latency.count(), latency.max()), (1, Some((1 << 40) - 1)));
+        assert_eq!((latency.count(), latency.max()), (1, Some(Duration::from_nanos((1 << 40) - 1))));
     }
 }

@@ -1,21 +1,23 @@
 //! The completing half: takes sent packets back from the completion ring, and kicks the kernel again if frames are left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use txq::Instant;
 use txq::driver::{Clock, Complete};
 use txq::packet::{Packet, PacketList};
-use txq_core::arch::{Nanos, Native};
+use txq_core::arch::Native;
 use txq_core::sync::spsc;
 
 use super::queue::{Kick, Queue};
 use super::rings::Consumer;
 use super::umem::Use;
 
-/// Time until the next poll while nothing completes, in nanoseconds; it doubles each time, up to the bound.
-const POLL: Nanos = 20_000;
-const POLL_MOST: Nanos = 1_000_000;
-/// Time until the next check of an interface that is down, in nanoseconds.
-const POLL_DOWN: Nanos = 10_000_000;
+/// Time until the next poll while nothing completes; it doubles each time, up to the bound.
+const POLL: Duration = Duration::from_micros(20);
+const POLL_MOST: Duration = Duration::from_millis(1);
+/// Time until the next check of an interface that is down.
+const POLL_DOWN: Duration = Duration::from_millis(10);
 
 pub(super) struct Done {
     ring: Consumer<u64>,
@@ -24,9 +26,9 @@ pub(super) struct Done {
     /// Completions so far, modulo 2^32, to compare with the tx ring's cursor.
     completed: u32,
     /// Time until the next poll if this one finds nothing.
-    wait: Nanos,
+    wait: Duration,
     /// When to kick frames that the transmitting half has left, if there are some.
-    kick_at: Option<Nanos>,
+    kick_at: Option<Instant>,
     queue: Arc<Queue>,
 }
 
@@ -68,7 +70,7 @@ impl Done {
     }
 
     /// Kicks frames that the transmitting half has left in the tx ring; returns the time of the next poll.
-    fn push_on(&mut self, now: Nanos) -> Nanos {
+    fn push_on(&mut self, now: Instant) -> Instant {
         let (queue, tx) = (&*self.queue, &self.queue.rings().tx);
         if !tx.has_pending() || !(queue.is_down() || queue.wants_kick()) {
             self.kick_at = None;
@@ -94,7 +96,7 @@ impl Done {
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
         let before = self.completed;
         while (self.completed.wrapping_sub(before) as usize) < budget
             && let Some(address) = self.ring.pop()

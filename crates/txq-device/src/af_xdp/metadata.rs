@@ -2,7 +2,7 @@
 //! when it leaves.
 
 use rustix::time::{ClockId, DynamicClockId, clock_gettime_dynamic};
-use txq::Nanos;
+use std::time::Duration;
 use txq::flow::layout::Layout;
 use txq::packet::Packet;
 
@@ -59,13 +59,14 @@ impl Metadata {
     }
 }
 
-/// Returns how far the clock of cards is ahead of `CLOCK_MONOTONIC`, in nanoseconds: PTP sets a card's clock to `CLOCK_TAI`.
-pub(super) fn tai_ahead() -> Nanos {
+/// Returns how far the clock of cards is ahead of `CLOCK_MONOTONIC`: PTP sets a card's clock to `CLOCK_TAI`.
+pub(super) fn tai_ahead() -> Duration {
     let now = |clock| {
         let time = clock_gettime_dynamic(clock);
         time.map_or(0, |time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     };
-    now(DynamicClockId::Tai).saturating_sub(now(DynamicClockId::Known(ClockId::Monotonic)))
+    let ahead = now(DynamicClockId::Tai).saturating_sub(now(DynamicClockId::Known(ClockId::Monotonic)));
+    Duration::from_nanos(ahead)
 }
 
 #[cfg(test)]
@@ -109,6 +110,6 @@ mod tests {
     #[test]
     fn the_clock_of_cards_is_ahead() {
         // This machine was started after 1970.
-        assert!(tai_ahead() > 0);
+        assert!(tai_ahead() > Duration::ZERO);
     }
 }

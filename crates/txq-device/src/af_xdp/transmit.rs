@@ -155,7 +155,7 @@ impl Transmit for Tx {
             }
             let launch_at = match packet.departure() {
                 at if self.offloads.launch_time && at > cx.now() => {
-                    at + *ahead.get_or_insert_with(metadata::tai_ahead)
+                    (at + *ahead.get_or_insert_with(metadata::tai_ahead)).as_nanos()
                 }
                 _ => 0,
             };

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
-use txq::Nanos;
 use txq::flow::Link;
 
 use super::classic::Classic;
@@ -27,7 +27,7 @@ pub struct Frames<'c> {
     first: Option<i128>,
     skipped: u64,
     /// The frame moved to: its time, what it begins with, where it is in the window, and its length on the wire.
-    at: Nanos,
+    at: Duration,
     link: Link,
     data: Range<usize>,
     wire_len: u32,
@@ -76,7 +76,7 @@ impl<'c> Frames<'c> {
             number: 0,
             first: None,
             skipped: 0,
-            at: 0,
+            at: Duration::ZERO,
             link: Link::Ethernet,
             data: 0..0,
             wire_len: 0,
@@ -206,7 +206,7 @@ impl<'c> Frames<'c> {
         // A frame without a time gets the time of the frame before.
         if let Some(time) = raw.time {
             let first = *self.first.get_or_insert(time);
-            self.at = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);
+            self.at = Duration::from_nanos(u64::try_from((time - first).max(0)).unwrap_or(u64::MAX));
         }
         (self.data, self.wire_len) = (raw.data, raw.wire_len);
         match raw.begin {

@@ -59,8 +59,8 @@ fn each<T>(capture: &Capture, of: impl Fn(Frame<'_>) -> T) -> Vec<T> {
     all
 }
 
-fn times(file: Vec<u8>) -> Vec<Nanos> {
-    each(&Capture::from_bytes("test", file).unwrap(), |frame| frame.at)
+fn times(file: Vec<u8>) -> Vec<u64> {
+    each(&Capture::from_bytes("test", file).unwrap(), |frame| frame.at.as_nanos() as u64)
 }
 
 fn header() -> PcapHeader {
@@ -109,7 +109,7 @@ fn a_packet_without_a_time_is_as_old_as_the_one_before() {
     let block = |len: u32| SimplePacketBlock { original_len: len, data: Cow::Owned(vec![1; 40]) };
     writer.write_pcapng_block(block(60)).unwrap();
     let capture = Capture::from_bytes("test", writer.into_inner()).unwrap();
-    let frames = each(&capture, |frame| (frame.at, frame.data.len(), frame.is_cut()));
+    let frames = each(&capture, |frame| (frame.at.as_nanos(), frame.data.len(), frame.is_cut()));
     assert_eq!(frames, [(0, 60, false), (4_000, 60, false), (4_000, 40, true)]);
 }
 
@@ -118,7 +118,7 @@ fn cut_frames_are_told() {
     let capture = pcap(PcapHeader { snaplen: 96, ..header() }, &[(0, 0, 60, 60), (1, 0, 96, 1514)]);
     let capture = Capture::from_bytes("test", capture).unwrap();
     assert_eq!(each(&capture, |frame| (frame.number, frame.is_cut())), [(1, false), (2, true)]);
-    let summary = Summary { frames: 2, bytes: 156, cut: 1, longest: 96, span: 1_000_000_000 };
+    let summary = Summary { frames: 2, bytes: 156, cut: 1, longest: 96, span: Duration::from_secs(1) };
     assert_eq!(capture.summary().unwrap(), summary);
 }
 
@@ -140,7 +140,10 @@ fn a_window_moves_over_the_file() {
     for _ in 0..2 {
         for (n, &len) in sequence() {
             assert!(frames.advance().unwrap());
-            assert_eq!((frames.frame().number, frames.frame().at), (n as u64 + 1, n as u64 * 1000));
+            assert_eq!(
+                (frames.frame().number, frames.frame().at),
+                (n as u64 + 1, Duration::from_micros(n as u64))
+            );
             assert!(frames.frame().data == frame(n, len), "frame {n}");
         }
         assert!(!frames.advance().unwrap());

@@ -36,7 +36,7 @@ fn what_is_sent_is_read_back_byte_for_byte() {
     }
     bench.finish().unwrap();
     let capture = Capture::open(&path.0).unwrap();
-    let (mut read, mut last) = (capture.frames(), 0);
+    let (mut read, mut last) = (capture.frames(), Duration::ZERO);
     for frame in &frames {
         assert!(read.advance().unwrap());
         assert!(read.frame().data == frame && read.frame().at >= last);
@@ -95,7 +95,7 @@ fn txqs_share_the_file() {
     dev.shutdown().unwrap();
     let capture = Capture::open(&path.0).unwrap();
     let mut next = [0_u16; 3];
-    let mut last = 0;
+    let mut last = Duration::ZERO;
     let mut frames = capture.frames();
     while frames.advance().unwrap() {
         let frame = frames.frame();

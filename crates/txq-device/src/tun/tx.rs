@@ -3,9 +3,9 @@
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::{Errno, writev};
-use txq::Nanos;
 use txq::driver::{Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::flow::Link;
@@ -20,8 +20,8 @@ use crate::vnet::{self, Vnet};
 /// The header of a packet that is complete.
 const COMPLETE: [u8; vnet::LEN] = [0; vnet::LEN];
 
-/// Time until a retry on an interface that is down, in nanoseconds.
-const RETRY_DOWN: Nanos = 10_000_000;
+/// Time until a retry on an interface that is down.
+const RETRY_DOWN: Duration = Duration::from_millis(10);
 /// Length of a VLAN tag, which the MTU does not include.
 const VLAN: usize = 4;
 /// Longest IP packet, in bytes.

@@ -4,7 +4,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-use txq::Nanos;
+use txq::Instant;
 
 use super::socket::{SO_TXTIME, UDP_GRO, UDP_SEGMENT};
 use crate::sys;
@@ -66,8 +66,8 @@ impl<'c> Writer<'c> {
     }
 
     /// The departure time.
-    pub(super) fn departure(&mut self, at: Nanos) {
-        self.push(libc::SOL_SOCKET, SO_TXTIME, at);
+    pub(super) fn departure(&mut self, at: Instant) {
+        self.push(libc::SOL_SOCKET, SO_TXTIME, at.as_nanos());
     }
 
     /// The length of the datagrams that the message is cut into.
@@ -185,7 +185,7 @@ mod tests {
             let source: IpAddr = source.parse().unwrap();
             let mut space = Control::EMPTY;
             let mut writer = Writer::new(&mut space, 0);
-            writer.departure(123);
+            writer.departure(Instant::from_nanos(123));
             writer.tos(0xb9, source.is_ipv4());
             writer.segment(1200);
             writer.source(source);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::ptr;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::drop::DropReason;
 use txq::packet::Packet;
 
@@ -90,7 +90,7 @@ unsafe impl Send for Messages {}
 /// The message that takes further packets.
 struct Open {
     datagram: Datagram,
-    departure: Nanos,
+    departure: Instant,
     bytes: usize,
     /// The length of its control messages.
     control: usize,
@@ -166,7 +166,7 @@ impl Messages {
     pub(super) fn fill_apart<'m, 'f: 'm>(
         &'m mut self,
         datagram: Datagram,
-        departure: Nanos,
+        departure: Instant,
         payload: &'f [u8],
         size: usize,
         rules: &Rules,
@@ -174,7 +174,7 @@ impl Messages {
         let mut filled = 0;
         for chunk in payload.chunks(size.max(1)).take(MAX_MESSAGES) {
             self.messages[filled] = Message { packets: 1, datagrams: 1, segment: chunk.len() };
-            let departure = if rules.txtime { departure } else { 0 };
+            let departure = if rules.txtime { departure } else { Instant::ZERO };
             let open = self.begin(filled, datagram, departure, rules);
             self.parts[filled] = part(chunk);
             self.close(filled, open);
@@ -194,7 +194,7 @@ impl Messages {
     }
 
     /// Begins a message: writes its address and those control messages that all of its packets share.
-    fn begin(&mut self, index: usize, datagram: Datagram, departure: Nanos, rules: &Rules) -> Open {
+    fn begin(&mut self, index: usize, datagram: Datagram, departure: Instant, rules: &Rules) -> Open {
         let (source, destination) = (datagram.source().ip(), datagram.destination());
         let header = &mut self.headers[index].msg_hdr;
         if rules.peer == Some(destination) {
@@ -213,7 +213,7 @@ impl Messages {
         if !source.is_unspecified() && rules.local != Some(source) {
             control.source(source);
         }
-        if departure > 0 {
+        if departure > Instant::ZERO {
             control.departure(departure);
         }
         let control = control.used();
@@ -238,7 +238,7 @@ impl Messages {
 struct Content<'f> {
     datagram: Datagram,
     payload: &'f [u8],
-    departure: Nanos,
+    departure: Instant,
     datagrams: usize,
     /// The length of each datagram but the last.
     segment: usize,
@@ -279,7 +279,7 @@ impl Message {
     }
 
     /// Returns whether a datagram of this payload and departure can be one more of this open message if its headers are alike.
-    fn has_room(&self, open: &Open, len: usize, departure: Nanos, rules: &Rules) -> bool {
+    fn has_room(&self, open: &Open, len: usize, departure: Instant, rules: &Rules) -> bool {
         rules.joins
             && !open.closed
             && self.segment <= rules.longest_segment
@@ -298,8 +298,8 @@ impl Message {
     }
 }
 
-fn departure(packet: &Packet, rules: &Rules) -> Nanos {
-    if rules.txtime { packet.departure() } else { 0 }
+fn departure(packet: &Packet, rules: &Rules) -> Instant {
+    if rules.txtime { packet.departure() } else { Instant::ZERO }
 }
 
 fn part(bytes: &[u8]) -> libc::iovec {

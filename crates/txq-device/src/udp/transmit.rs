@@ -3,8 +3,9 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -14,8 +15,8 @@ use super::datagram::Datagram;
 use super::messages::{Fill, Message, Messages, Rules};
 use crate::backoff::Backoff;
 
-/// How long a length of datagrams into which the kernel would not cut a message is not tried again, in nanoseconds.
-const UNCUT: Nanos = 1_000_000_000;
+/// How long a length of datagrams into which the kernel would not cut a message is not tried again.
+const UNCUT: Duration = Duration::from_secs(1);
 
 /// The transmitting half of a txq.
 pub(super) struct Tx {
@@ -38,7 +39,7 @@ pub(super) struct Tx {
 #[derive(Debug, Clone, Copy)]
 struct Refusal {
     /// When messages with these segments are tried again.
-    until: Nanos,
+    until: Instant,
     /// Whether a datagram of the refused message has been sent by itself since. Until then the refusal may have another
     /// cause.
     is_proven: bool,
@@ -46,8 +47,8 @@ struct Refusal {
 
 /// What becomes of a message that the kernel refused.
 enum Refused {
-    /// It stays with the txq, for so many nanoseconds.
-    Later(Nanos),
+    /// It stays with the txq, for this time.
+    Later(Duration),
     /// It is tried again at once.
     Again,
     /// Its packets are dropped.
@@ -99,7 +100,7 @@ impl Tx {
     }
 
     /// Decides about a message that the kernel refused, and counts it.
-    fn refused(&mut self, error: io::Error, message: Message, now: Nanos) -> Refused {
+    fn refused(&mut self, error: io::Error, message: Message, now: Instant) -> Refused {
         let counters = self.counters.cells();
         add(&counters.calls, 1);
         let errno = error.raw_os_error().unwrap_or(0);
@@ -148,7 +149,7 @@ impl Tx {
 
     /// Makes no more messages with segments of this length: none at all if the device of the route cannot compute
     /// checksums (`EIO`), else none for a while, because another route may take them.
-    fn do_not_cut(&mut self, errno: i32, segment: usize, now: Nanos) {
+    fn do_not_cut(&mut self, errno: i32, segment: usize, now: Instant) {
         if errno == libc::EIO {
             (self.longest_segment, self.rules.longest_segment) = (0, 0);
             self.refusal = None;

@@ -227,9 +227,10 @@ fn departure_times_are_handed_down() {
     let counters = udp.counters();
     let dev = builder(udp).start().unwrap();
     let mut sender = dev.sender("s");
-    let at = txq::now() + 2_000_000;
+    let at = txq::Instant::now() + Duration::from_millis(2);
+    let after = at + Duration::from_nanos(1);
     let mut batch = PacketList::new();
-    for (number, departure) in [(0, 0), (1, at), (2, at), (3, at + 1)] {
+    for (number, departure) in [(0, txq::Instant::ZERO), (1, at), (2, at), (3, after)] {
         let mut packet = udp::packet(&mut sender, address(&peer), &payload(number, 50)).unwrap();
         packet.set_departure(departure);
         batch.push_back(packet);

@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 
-use txq::Nanos;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
@@ -23,8 +22,8 @@ const FLOWS: usize = 1024;
 /// The qdisc's limit in packets: four for each flow. Senders without a bound fill it in milliseconds.
 const QDISC_LIMIT: usize = 4096;
 /// CoDel's target and interval, in nanoseconds: a fifth of RFC 8289's, because measurements are short.
-const CODEL_TARGET: Nanos = 1_000_000;
-const CODEL_INTERVAL: Nanos = 20_000_000;
+const CODEL_TARGET: u64 = 1_000_000;
+const CODEL_INTERVAL: u64 = 20_000_000;
 /// A backlog of this many bytes or less may wait for any time.
 const MTU: u64 = 1514;
 
@@ -32,15 +31,15 @@ const MTU: u64 = 1514;
 #[derive(Default)]
 struct Codel {
     /// The time at which packets will have waited longer than the target for a whole interval; 0 while they wait less.
-    above_until: Nanos,
-    next_drop: Nanos,
+    above_until: u64,
+    next_drop: u64,
     drops: u32,
     dropping: bool,
 }
 
 impl Codel {
     /// Returns whether to drop the packet that waited for `waited` and leaves `backlog` bytes behind.
-    fn drops(&mut self, waited: Nanos, backlog: u64, now: Nanos) -> bool {
+    fn drops(&mut self, waited: u64, backlog: u64, now: u64) -> bool {
         if waited < CODEL_TARGET || backlog <= MTU {
             (self.above_until, self.dropping) = (0, false);
             return false;
@@ -69,8 +68,8 @@ impl Codel {
     }
 
     /// Returns the time to the next drop: it shrinks with the square root of the number of drops.
-    fn gap(&self) -> Nanos {
-        (CODEL_INTERVAL as f64 / f64::from(self.drops).sqrt()) as Nanos
+    fn gap(&self) -> u64 {
+        (CODEL_INTERVAL as f64 / f64::from(self.drops).sqrt()) as u64
     }
 }
 
@@ -143,7 +142,7 @@ impl Aqm {
         loop {
             let id = self.next_flow()?;
             let packet = self.take(id)?;
-            let now = cx.now();
+            let now = cx.now().as_nanos();
             let waited = now.saturating_sub(packet.cookie());
             if self.flows[id].codel.drops(waited, self.backlogs[id].into(), now) {
                 self.stats.drops += 1;
@@ -163,7 +162,7 @@ impl Qdisc for Aqm {
 
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Verdict {
         self.work.spend();
-        packet.set_cookie(cx.now());
+        packet.set_cookie(cx.now().as_nanos());
         let id = packet.hash() as usize % FLOWS;
         self.backlogs[id] += packet.len() as u32;
         self.stats.backlog += packet.len() as u64;

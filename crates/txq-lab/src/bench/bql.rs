@@ -10,10 +10,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use txq::Discipline;
 use txq::NetDev;
 use txq::bql::BqlConfig;
 use txq::pool::PoolConfig;
-use txq::{Discipline, Nanos};
 use txq_cli::common::failure::refused;
 use txq_cli::common::span::Human;
 use txq_cli::common::table::{align, number};
@@ -35,8 +35,8 @@ const WIRE: usize = 24;
 const RING: u32 = 4096;
 /// Packets of a batch.
 const BATCH: f64 = 64.0;
-/// How long the sender sleeps after it has caught up, in nanoseconds.
-const SENDER_SLEEP: Nanos = 100_000;
+/// How long the sender sleeps after it has caught up.
+const SENDER_SLEEP: Duration = Duration::from_micros(100);
 /// Time between two samples of the bytes in flight.
 const IN_FLIGHT_PERIOD: Duration = Duration::from_micros(700);
 
@@ -94,7 +94,8 @@ impl Scene {
 
     fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
         let Late { together, by } = self.late;
-        let null = Null { rate: Some(LINK_RATE), ring: RING, delay: by, coalesce: together, ..Null::new(1) };
+        let (delay, coalesce) = (Duration::from_nanos(by), Duration::from_nanos(together));
+        let null = Null { rate: Some(LINK_RATE), ring: RING, delay, coalesce, ..Null::new(1) };
         let pool = PoolConfig { buffers: 4 * RING, room: 1536, ..PoolConfig::default() };
         let qdisc = format!("pfifo limit {RING}");
         let builder = NetDev::builder(null).discipline(self.discipline).qdisc(&qdisc).pool_config(pool);
@@ -137,7 +138,7 @@ impl Scene {
         let gap = self.wire() / OFFERED;
         let (start, mut offered) = (sender.now(), 0_u64);
         while Instant::now() < end {
-            let due = (sender.now().saturating_sub(start) as f64 / gap) as u64;
+            let due = ((sender.now() - start).as_nanos() as f64 / gap) as u64;
             for _ in offered..due {
                 // The pool holds more than the queue and the ring together.
                 if let Ok(packet) = sender.alloc(self.len) {
@@ -145,7 +146,7 @@ impl Scene {
                 }
             }
             offered = due;
-            thread::sleep(Duration::from_nanos(SENDER_SLEEP));
+            thread::sleep(SENDER_SLEEP);
         }
     }
 }

@@ -14,7 +14,7 @@ use anyhow::bail;
 use txq::generic::qdisc::{Budget, Built, Env, Qdisc, build};
 use txq::pool::PoolConfig;
 use txq::scheduler::{Config, Item};
-use txq::{Nanos, NetDev, Scheduler, Sender};
+use txq::{NetDev, Scheduler, Sender};
 use txq_cli::common::failure::refused;
 use txq_cli::common::rate::metric;
 use txq_cli::common::stop::Stop;
@@ -162,7 +162,7 @@ impl Shaper {
         while !stop.asked() {
             if sender.alloc_batch(BATCH as usize, self.len, &mut list).is_err() {
                 waits += 1;
-                if sender.wait_credit(Some(sender.now() + 1_000_000)) {
+                if sender.wait_credit(Some(sender.now() + Duration::from_millis(1))) {
                     hold();
                 }
                 continue;
@@ -178,10 +178,10 @@ impl Shaper {
     fn on_virtual_clock(&self) -> anyhow::Result<Sample> {
         let (began, cpu) = (1_000_000_000, Begun::now());
         let mut parts = self.parts(began)?;
-        let mut due: BinaryHeap<Reverse<(Nanos, usize)>> =
+        let mut due: BinaryHeap<Reverse<(u64, usize)>> =
             (0..parts.len()).map(|part| Reverse((began, part))).collect();
         let bytes = (PACKETS + 4 * self.burst() / self.len as u64) * self.len as u64;
-        let length = (u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.rate)) as Nanos;
+        let length = (u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.rate)) as u64;
         // The first burst is not part of the rate.
         let (from, to) = (began + length / 4, began + length / 4 + length);
         let (mut packets, mut out) = (0, Vec::new());
@@ -193,7 +193,7 @@ impl Shaper {
             part.dequeue_batch(now, Budget::packets(WAITING / 2), &mut out);
             packets += if now >= from { out.len() as u64 } else { 0 };
             let next = match out.is_empty() {
-                true => part.next_event().unwrap_or(0).max(now + 1),
+                true => part.next_event().map_or(0, |at| at.as_nanos()).max(now + 1),
                 false => now,
             };
             out.clear();
@@ -203,7 +203,7 @@ impl Shaper {
     }
 
     /// Returns the qdisc's parts, one for each txq; of a root of all txqs the one part.
-    fn parts(&self, now: Nanos) -> anyhow::Result<Vec<Scheduler<()>>> {
+    fn parts(&self, now: u64) -> anyhow::Result<Vec<Scheduler<()>>> {
         let env = Env { txqs: TXQS, ..Env::default() };
         let parts: Vec<Box<dyn Qdisc>> = match build(&self.qdisc(), &env)? {
             (_, Built::Qdisc(qdisc)) => vec![qdisc],

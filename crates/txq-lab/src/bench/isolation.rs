@@ -12,7 +12,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use histogram::Histogram;
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
@@ -38,8 +38,8 @@ pub(super) const ISOLATION: &str = "isolation";
 pub(super) const ISOLATION_TIME: Duration = Duration::from_secs(3);
 /// The driver's work for each packet, in nanoseconds.
 const DRIVER_NS: u64 = 1000;
-/// Time from one packet of the probe to the next, in nanoseconds.
-const PROBE_GAP: Nanos = 500_000;
+/// Time from one packet of the probe to the next.
+const PROBE_GAP: Duration = Duration::from_micros(500);
 /// Priorities of the probe and of the others: pfifo_fast's bands 0 and 2.
 const PROBE_PRIORITY: u32 = 6;
 const FLOOD_PRIORITY: u32 = 2;
@@ -48,8 +48,8 @@ const LIMIT: u64 = 256;
 const LEN: usize = 60;
 /// Packets that the queue and the ring hold in addition.
 const QUEUES: u64 = 8192;
-/// How long a flooding sender at its limit sleeps at most, in nanoseconds.
-const REST: Nanos = 5_000_000;
+/// How long a flooding sender at its limit sleeps at most.
+const REST: Duration = Duration::from_millis(5);
 
 /// Returns all configurations.
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
@@ -107,7 +107,7 @@ impl Transmit for BusyTx {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         for packet in batch.iter() {
             if let Some(at) = sent_at(packet.data()).filter(|_| packet.priority() == PROBE_PRIORITY) {
-                let late = txq::now().saturating_sub(at).min((1 << 40) - 1);
+                let late = ((Instant::now() - at).as_nanos() as u64).min((1 << 40) - 1);
                 let mut times = self.late.lock().unwrap_or_else(PoisonError::into_inner);
                 times.increment(late).expect("within the histogram's range");
             }
@@ -121,9 +121,9 @@ impl Transmit for BusyTx {
 }
 
 /// Returns when the probe sent a packet; `None` for a packet sent before the measurement began.
-fn sent_at(bytes: &[u8]) -> Option<Nanos> {
-    let at = Nanos::from_ne_bytes(*bytes.first_chunk()?);
-    (at > 0).then_some(at)
+fn sent_at(bytes: &[u8]) -> Option<Instant> {
+    let at = u64::from_ne_bytes(*bytes.first_chunk()?);
+    (at > 0).then_some(at.into())
 }
 
 /// One configuration.
@@ -234,7 +234,7 @@ fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
     while !stop.asked() {
         let now = sender.now();
         if now < due {
-            thread::sleep(Duration::from_nanos(due - now));
+            thread::sleep(due - now);
             continue;
         }
         // The probe does not catch up on missed packets: it sends one at a time.
@@ -243,11 +243,11 @@ fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
         packet.set_priority(PROBE_PRIORITY);
         let measured = measuring.get();
         let start = sender.now();
-        let stamp = if measured { start } else { 0 };
-        packet.data_mut()[..size_of::<Nanos>()].copy_from_slice(&stamp.to_ne_bytes());
+        let stamp = if measured { start.as_nanos() } else { 0 };
+        packet.data_mut()[..size_of::<u64>()].copy_from_slice(&stamp.to_ne_bytes());
         let _ = sender.xmit(packet);
         if measured {
-            let took = sender.now().saturating_sub(start).min((1 << 40) - 1);
+            let took = ((sender.now() - start).as_nanos() as u64).min((1 << 40) - 1);
             times.increment(took).expect("within the histogram's range");
         }
     }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn only_packets_of_the_measured_time_have_one() {
-        assert_eq!(sent_at(&42_u64.to_ne_bytes()), Some(42));
+        assert_eq!(sent_at(&42_u64.to_ne_bytes()), Some(Instant::from_nanos(42)));
         assert_eq!((sent_at(&[0; 60]), sent_at(&[1; 7])), (None, None));
     }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use histogram::Histogram;
-use txq::Nanos;
+use txq::Instant;
 use txq::Sender;
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;
@@ -18,8 +18,8 @@ use crate::tree::Tree;
 /// How long a sender sleeps at least and at most when no packet is due.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
-/// How long a sender that was kept from sending may catch up for, in nanoseconds: some slices of the scheduler.
-const CATCH_UP: Nanos = 20_000_000;
+/// How long a sender that was kept from sending may catch up for: some slices of the scheduler.
+const CATCH_UP: Duration = Duration::from_millis(20);
 /// Packets of a sender that may be dropped before it yields its CPU. With more senders than CPUs, the owner of the queue
 /// would otherwise wait for a CPU, and the suite would measure the scheduler.
 const DROPS_BEFORE_YIELD: usize = 64;
@@ -46,18 +46,18 @@ pub(super) struct Part {
 struct Tokens {
     per_nano: f64,
     left: f64,
-    at: Nanos,
+    at: Instant,
 }
 
 impl Tokens {
-    fn new(per_second: f64, now: Nanos) -> Self {
+    fn new(per_second: f64, now: Instant) -> Self {
         Self { per_nano: per_second / 1e9, left: 0.0, at: now }
     }
 
     /// Adds the tokens since the last call; keeps those of [`CATCH_UP`] at most, but at least `least`.
-    fn earn(&mut self, now: Nanos, least: f64) {
-        let most = (self.per_nano * CATCH_UP as f64).max(least);
-        self.left = (self.left + now.saturating_sub(self.at) as f64 * self.per_nano).min(most);
+    fn earn(&mut self, now: Instant, least: f64) {
+        let most = (self.per_nano * CATCH_UP.as_nanos() as f64).max(least);
+        self.left = (self.left + (now - self.at).as_nanos() as f64 * self.per_nano).min(most);
         self.at = now;
     }
 
@@ -126,19 +126,19 @@ mod tests {
 
     #[test]
     fn tokens_come_with_time_and_do_not_pile_up() {
-        let mut tokens = Tokens::new(1e6, 5_000);
-        tokens.earn(8_000, 1.0);
+        let mut tokens = Tokens::new(1e6, Instant::from_nanos(5_000));
+        tokens.earn(Instant::from_nanos(8_000), 1.0);
         assert_eq!(tokens.left.round(), 3.0);
         assert_eq!(tokens.until(1003.0).as_micros(), 1000);
         assert_eq!((tokens.until(3.0), tokens.until(1e9)), (SHORTEST_SLEEP, LONGEST_SLEEP));
-        tokens.earn(10 * CATCH_UP, 1.0);
-        assert_eq!(tokens.left.round(), CATCH_UP as f64 / 1e3);
+        tokens.earn(Instant::ZERO + 10 * CATCH_UP, 1.0);
+        assert_eq!(tokens.left.round(), CATCH_UP.as_micros() as f64);
     }
 
     #[test]
     fn without_a_rate_nothing_is_ever_due() {
-        let mut tokens = Tokens::new(0.0, 0);
-        tokens.earn(1 << 40, 8.0);
+        let mut tokens = Tokens::new(0.0, Instant::ZERO);
+        tokens.earn(Instant::from_nanos(1 << 40), 8.0);
         assert_eq!((tokens.left, tokens.until(8.0)), (0.0, LONGEST_SLEEP));
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use histogram::Histogram;
-use txq::Nanos;
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
 use txq::qdisc::Verdict;
@@ -47,10 +46,10 @@ const OPEN_POOL: u64 = 16384;
 /// Warm-up before the measurement: this part of the time, and at most this long.
 const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 
-/// How long a sender at its limit sleeps at most, in nanoseconds.
-const REST: Nanos = 5_000_000;
-/// How long a sender waits for room at most before it checks whether to stop, in nanoseconds.
-const LONGEST_ROOM_SLEEP: Nanos = 100_000_000;
+/// How long a sender at its limit sleeps at most.
+const REST: Duration = Duration::from_millis(5);
+/// How long a sender waits for room at most before it checks whether to stop.
+const LONGEST_ROOM_SLEEP: Duration = Duration::from_millis(100);
 
 /// The queue that the senders use.
 #[derive(Clone)]
@@ -343,7 +342,7 @@ fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Resu
     };
     pin_to(cpu)?;
     while !stop.asked() {
-        if worker.poll().is_none_or(|next| next > txq::now()) {
+        if worker.poll().is_none_or(|next| next > txq::Instant::now()) {
             thread::yield_now();
         }
     }

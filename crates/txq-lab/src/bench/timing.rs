@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use histogram::Histogram;
-use txq::Nanos;
 use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
@@ -30,10 +29,10 @@ use super::plan::Plan;
 pub(super) const TIMING: &str = "timing";
 /// How long a worker spins on the clock by default, in microseconds.
 const SPINS: [u64; 2] = [0, 100];
-/// Time from one packet with a departure time to the next, in nanoseconds.
-const DEPARTURE_GAP: Nanos = 100_000;
-/// How long before their departure times packets are handed in, in nanoseconds.
-const HAND_IN_AHEAD: Nanos = 5_000_000;
+/// Time from one packet with a departure time to the next.
+const DEPARTURE_GAP: Duration = Duration::from_micros(100);
+/// How long before their departure times packets are handed in.
+const HAND_IN_AHEAD: Duration = Duration::from_millis(5);
 /// A shaper's rate, in bits per second, and the bytes of its packets.
 const SHAPER_RATE: f64 = 1e9;
 const LONG: usize = 1514;
@@ -106,8 +105,8 @@ struct TimedTx {
 impl Transmit for TimedTx {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        for packet in batch.iter().filter(|packet| packet.departure() > 0) {
-            let _ = late.increment(txq::now().saturating_sub(packet.departure()));
+        for packet in batch.iter().filter(|packet| packet.departure() > txq::Instant::ZERO) {
+            let _ = late.increment((txq::Instant::now() - packet.departure()).as_nanos() as u64);
         }
         let before = batch.bytes();
         let status = self.tx.start_xmit(batch, cx);
@@ -144,16 +143,16 @@ fn measure(lab: &Lab, time: Duration, text: &str, of: Of, spin: u64) -> anyhow::
 /// Sends packets with a departure time each, and waits until all have left.
 fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
     let mut sender = dev.sender("sender");
-    let (first, mut sent) = (sender.now() + HAND_IN_AHEAD, 0);
-    let end = first + time.as_nanos() as Nanos;
+    let (first, mut sent) = (sender.now() + HAND_IN_AHEAD, 0_u32);
+    let end = first + time;
     while lab.signals.seen().is_none() {
-        let at = first + sent * DEPARTURE_GAP;
+        let at = first + DEPARTURE_GAP * sent;
         if at >= end {
             break;
         }
         let now = sender.now();
         if at > now + HAND_IN_AHEAD {
-            thread::sleep(Duration::from_nanos(HAND_IN_AHEAD / 2));
+            thread::sleep(HAND_IN_AHEAD / 2);
             continue;
         }
         let mut packet = sender.packet(&[0; 60])?;
@@ -161,8 +160,8 @@ fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
         let _ = sender.xmit(packet);
         sent += 1;
     }
-    lab.sleep(Duration::from_nanos(2 * HAND_IN_AHEAD));
-    Ok(sent)
+    lab.sleep(2 * HAND_IN_AHEAD);
+    Ok(sent.into())
 }
 
 /// Sends one flow as fast as its outstanding packets allow, and measures the rate at which they leave.
@@ -185,7 +184,7 @@ fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::R
                 let _ = sender.xmit(packet);
             }
             Err(_) => {
-                sender.wait_credit(Some(sender.now() + 1_000_000));
+                sender.wait_credit(Some(sender.now() + Duration::from_millis(1)));
             }
         }
     }

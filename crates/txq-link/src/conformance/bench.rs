@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use super::{Ecn, Queue, TestPacket};
-use crate::Nanos;
+use super::{Ecn, Nanos, Queue, TestPacket};
 
 /// A packet that has left.
 pub(super) struct Left {
@@ -48,7 +47,7 @@ impl<Q: Queue> Bench<Q> {
         let packet = TestPacket { number, len, flow, ecn };
         self.sent.push((self.now, packet));
         self.waiting.entry(flow).or_default().push_back(number);
-        self.queue.enqueue(self.now, packet);
+        self.queue.enqueue(self.now.into(), packet);
         number
     }
 
@@ -66,7 +65,7 @@ impl<Q: Queue> Bench<Q> {
 
     /// Takes the next packet; returns whether there was one. Notices drops.
     pub(super) fn dequeue(&mut self) -> bool {
-        let Some(packet) = self.queue.dequeue(self.now) else {
+        let Some(packet) = self.queue.dequeue(self.now.into()) else {
             let numbers = self.waiting.values_mut().flat_map(|numbers| numbers.drain(..));
             self.lost
                 .extend(numbers.map(|number| Lost { at: self.now, packet: self.sent[number as usize].1 }));

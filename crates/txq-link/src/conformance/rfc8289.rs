@@ -1,19 +1,20 @@
 //! CoDel: RFC 8289.
 
+use std::time::Duration;
+
 use super::bench::{Bench, Ms};
 use super::report::{Case, Level, Report, Runner};
-use super::{Ecn, Queue};
-use crate::Nanos;
+use super::{Ecn, Nanos, Queue, nanos};
 
 /// The parameters of a queue with CoDel. Write `..Codel::default()` last: a later version may have more fields.
 ///
 /// The queue holds 250 packets of `mtu` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Codel {
-    /// TARGET, in nanoseconds.
-    pub target: Nanos,
-    /// INTERVAL, in nanoseconds.
-    pub interval: Nanos,
+    /// TARGET.
+    pub target: Duration,
+    /// INTERVAL.
+    pub interval: Duration,
     /// The longest packet, in bytes.
     pub mtu: u32,
     /// Whether the queue marks ECN-capable packets. Without it, no case sends such packets.
@@ -23,7 +24,8 @@ pub struct Codel {
 impl Default for Codel {
     /// 5 ms, 100 ms, 1500 bytes, and marks.
     fn default() -> Self {
-        Self { target: 5_000_000, interval: 100_000_000, mtu: 1500, ecn: true }
+        let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+        Self { target, interval, mtu: 1500, ecn: true }
     }
 }
 
@@ -87,6 +89,7 @@ const DROPS: usize = 24;
 /// A `target` below 1 us, or above a quarter of the `interval`.
 pub fn rfc8289<Q: Queue>(codel: &Codel, build: impl FnMut() -> Q) -> Report {
     let Codel { target, interval, mtu, ecn } = *codel;
+    let (target, interval) = (nanos(target), nanos(interval));
     assert!(target >= 1000 && target <= interval / 4, "TARGET is from 1 us to a quarter of INTERVAL");
     let load = Load { gap: target / 25, mtu };
     let mut runner = Runner::new(build);

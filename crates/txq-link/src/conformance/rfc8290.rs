@@ -169,9 +169,9 @@ pub fn rfc8290<Q: Queue>(fq: &FqCodel, build: impl FnMut() -> Q) -> Report {
 
     runner.case(OWN_CODEL, |bench| {
         // Flow 2 sends a packet for each four of flow 1.
-        let gap = codel.target / 25;
+        let gap = super::nanos(codel.target) / 25;
         let mut slot = 0;
-        bench.serve(gap, 6 * codel.interval, |bench| {
+        bench.serve(gap, 6 * super::nanos(codel.interval), |bench| {
             slot += 1;
             bench.fill(1, 100, long, Ecn::NotEct);
             if slot % 5 == 0 {

@@ -1,9 +1,10 @@
 //! The coupled dual queue: RFC 9332.
 
+use std::time::Duration;
+
 use super::bench::{Bench, Left, Ms};
 use super::report::{Case, Level, Report, Runner};
-use super::{Ecn, Queue};
-use crate::Nanos;
+use super::{Ecn, Nanos, Queue, nanos};
 
 /// The parameters of a coupled dual queue. Write `..DualQ::default()` last: a later version may have more fields.
 ///
@@ -12,10 +13,10 @@ use crate::Nanos;
 pub struct DualQ {
     /// The coupling factor k.
     pub coupling: f64,
-    /// The delay that the classic AQM aims at, in nanoseconds.
-    pub target: Nanos,
-    /// The delay from which the L queue's own AQM marks all packets, in nanoseconds; at least 400 us.
-    pub step: Nanos,
+    /// The delay that the classic AQM aims at.
+    pub target: Duration,
+    /// The delay from which the L queue's own AQM marks all packets; at least 400 us.
+    pub step: Duration,
     /// The least share of the C queue while both queues have packets, from 0 to 1.
     pub classic_share: f64,
     /// The length of the packets, in bytes.
@@ -25,7 +26,8 @@ pub struct DualQ {
 impl Default for DualQ {
     /// Factor 2, 15 ms, 1 ms, a sixteenth, and 1500 bytes.
     fn default() -> Self {
-        Self { coupling: 2.0, target: 15_000_000, step: 1_000_000, classic_share: 1.0 / 16.0, mtu: 1500 }
+        let (target, step) = (Duration::from_millis(15), Duration::from_millis(1));
+        Self { coupling: 2.0, target, step, classic_share: 1.0 / 16.0, mtu: 1500 }
     }
 }
 
@@ -106,6 +108,7 @@ const L: u64 = 2;
 /// A `step` below 400 us.
 pub fn rfc9332<Q: Queue>(dualq: &DualQ, build: impl FnMut() -> Q) -> Report {
     let DualQ { coupling, target, step, classic_share, mtu } = *dualq;
+    let (target, step) = (nanos(target), nanos(step));
     assert!(step >= 4 * GAP, "the step is at least 400 us");
     let mut runner = Runner::new(build);
 
@@ -217,7 +220,7 @@ const SLOTS: u64 = 1000;
 /// The C queue is long while the L queue's marks are few, and short while they are many. The probability changes over time, and the
 /// mean of a square is not the square of a mean: so squares are taken within each window, less the variance of a sample.
 fn coupled<Q: Queue>(bench: &mut Bench<Q>, dualq: &DualQ, classic: Ecn) -> Coupled {
-    let long = (2 * dualq.target / (2 * GAP)) as usize;
+    let long = (2 * nanos(dualq.target) / (2 * GAP)) as usize;
     let (mut goal, mut packets, mut slot) = (long, 10, 0_u64);
     let (mut squares, mut signals, mut arrivals) = (0.0, 0, 0);
     for _ in 0..WINDOWS {

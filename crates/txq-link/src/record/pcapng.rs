@@ -50,7 +50,7 @@ impl Recording {
             };
             let block = EnhancedPacketBlock {
                 interface_id: event.direction as u32 * 3 + kind,
-                timestamp: Duration::from_nanos(event.at),
+                timestamp: Duration::from_nanos(event.at.as_nanos()),
                 original_len: data.len() as u32,
                 data: Cow::Owned(data),
                 options: comment(event)
@@ -66,7 +66,7 @@ impl Recording {
 
 /// Returns what a reader should know of an event.
 fn comment(event: &Event) -> Option<String> {
-    let ms = (event.at - event.sent) as f64 / 1e6;
+    let ms = (event.at - event.sent).as_secs_f64() * 1e3;
     match event.what {
         What::Lost { stage, reason } => {
             Some(format!("dropped by qdisc {stage} of {} after {ms:.3} ms: {reason}", event.direction.name()))

@@ -1,6 +1,7 @@
 //! A recording as a drawing: the delay of each packet and the bytes in the link, over time.
 
 use plotters::prelude::*;
+use txq_sched::Instant;
 
 use super::{Recording, What};
 use crate::packet::Direction;
@@ -65,7 +66,7 @@ impl Recording {
         for event in self.events.iter().filter(|event| event.direction == direction) {
             match event.what {
                 What::Arrived { .. } => {
-                    arrived.push((seconds(event.at), seconds(event.at - event.sent) * 1e3))
+                    arrived.push((seconds(event.at), (event.at - event.sent).as_secs_f64() * 1e3))
                 }
                 What::Lost { .. } => lost.push((seconds(event.at), 0.0)),
                 What::Sent => {}
@@ -81,6 +82,6 @@ impl Recording {
     }
 }
 
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
+fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
 }

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use txq_link::Nanos;
+use txq_link::Instant;
 use txq_link::conformance::{Codel as Params, Ecn, Queue, TestPacket, rfc8289};
 
 use super::fails;
 
-const TARGET: Nanos = 5_000_000;
-const INTERVAL: Nanos = 100_000_000;
+const TARGET: u64 = 5_000_000;
+const INTERVAL: u64 = 100_000_000;
 const MTU: u64 = 1500;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,17 +43,17 @@ enum Fault {
 /// Packets and the times at which they came.
 #[derive(Default)]
 pub(crate) struct Fifo {
-    pub(crate) packets: VecDeque<(Nanos, TestPacket)>,
+    pub(crate) packets: VecDeque<(u64, TestPacket)>,
     pub(crate) bytes: u64,
 }
 
 impl Fifo {
-    pub(crate) fn push(&mut self, now: Nanos, packet: TestPacket) {
+    pub(crate) fn push(&mut self, now: u64, packet: TestPacket) {
         self.bytes += u64::from(packet.len);
         self.packets.push_back((now, packet));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Nanos, TestPacket)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, TestPacket)> {
         let popped = self.packets.pop_front()?;
         self.bytes -= u64::from(popped.1.len);
         Some(popped)
@@ -63,8 +63,8 @@ impl Fifo {
 /// The state of a queue. The names are those of the RFC.
 pub(crate) struct Law {
     fault: Fault,
-    first_above: Nanos,
-    drop_next: Nanos,
+    first_above: u64,
+    drop_next: u64,
     count: u64,
     lastcount: u64,
     dropping: bool,
@@ -78,7 +78,7 @@ impl Default for Law {
 
 impl Law {
     /// Returns whether a packet that waited so long may be dropped, with so many bytes behind it.
-    fn may_drop(&mut self, now: Nanos, waited: Nanos, bytes: u64) -> bool {
+    fn may_drop(&mut self, now: u64, waited: u64, bytes: u64) -> bool {
         let is_good = waited < TARGET && self.fault != Fault::IgnoresTarget;
         if is_good || (bytes <= MTU && self.fault != Fault::IgnoresMtu) {
             self.first_above = 0;
@@ -91,18 +91,18 @@ impl Law {
         now >= self.first_above
     }
 
-    fn gap(&self) -> Nanos {
+    fn gap(&self) -> u64 {
         let count = self.count as f64;
         let root = match self.fault {
             Fault::Linear => count,
             Fault::Constant => 1.0,
             _ => count.sqrt(),
         };
-        (INTERVAL as f64 / root) as Nanos
+        (INTERVAL as f64 / root) as u64
     }
 
     /// Returns whether the packet is dropped.
-    fn drops(&mut self, now: Nanos, may_drop: bool) -> bool {
+    fn drops(&mut self, now: u64, may_drop: bool) -> bool {
         if self.dropping {
             self.dropping = may_drop || self.fault == Fault::Stays;
             if !self.dropping || now < self.drop_next {
@@ -128,7 +128,7 @@ impl Law {
         may_drop
     }
 
-    pub(crate) fn dequeue(&mut self, queue: &mut Fifo, now: Nanos) -> Option<TestPacket> {
+    pub(crate) fn dequeue(&mut self, queue: &mut Fifo, now: u64) -> Option<TestPacket> {
         let mut dropped = false;
         loop {
             let Some((at, mut packet)) = queue.pop() else {
@@ -158,7 +158,8 @@ struct Codel {
 }
 
 impl Queue for Codel {
-    fn enqueue(&mut self, now: Nanos, mut packet: TestPacket) {
+    fn enqueue(&mut self, now: Instant, mut packet: TestPacket) {
+        let now = now.as_nanos();
         if self.law.fault == Fault::AtEnqueue {
             let waited = self.queue.packets.front().map_or(0, |&(at, _)| now - at);
             let may_drop = self.law.may_drop(now, waited, self.queue.bytes);
@@ -176,7 +177,8 @@ impl Queue for Codel {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos) -> Option<TestPacket> {
+    fn dequeue(&mut self, now: Instant) -> Option<TestPacket> {
+        let now = now.as_nanos();
         self.law.dequeue(&mut self.queue, now)
     }
 }

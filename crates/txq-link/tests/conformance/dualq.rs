@@ -1,14 +1,14 @@
 //! The coupled dual queue of RFC 9332, appendix A, and with faults.
 
-use txq_link::Nanos;
+use txq_link::Instant;
 use txq_link::conformance::{DualQ as Params, Ecn, Queue, TestPacket, rfc9332};
 
 use super::codel::Fifo;
 use super::fails;
 
-const TARGET: Nanos = 15_000_000;
-const TUPDATE: Nanos = 16_000_000;
-const STEP: Nanos = 1_000_000;
+const TARGET: u64 = 15_000_000;
+const TUPDATE: u64 = 16_000_000;
+const STEP: u64 = 1_000_000;
 const K: f64 = 2.0;
 const LIMIT: usize = 10_000;
 
@@ -45,8 +45,8 @@ struct DualQ {
     l: Fifo,
     /// The probability p', the last delay, and the time of the next update.
     base: f64,
-    before: Nanos,
-    update: Nanos,
+    before: u64,
+    update: u64,
     /// L packets served in a row while C packets waited.
     turns: u32,
     random: u64,
@@ -66,7 +66,7 @@ impl DualQ {
         ((self.random >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 
-    fn pass_time(&mut self, now: Nanos) {
+    fn pass_time(&mut self, now: u64) {
         while now >= self.update {
             self.update += TUPDATE;
             let oldest = self.c.packets.front().into_iter().chain(self.l.packets.front());
@@ -79,7 +79,7 @@ impl DualQ {
     }
 
     /// Marks or drops a packet of the L queue.
-    fn scalable(&mut self, waited: Nanos, packet: &mut TestPacket) -> bool {
+    fn scalable(&mut self, waited: u64, packet: &mut TestPacket) -> bool {
         let coupled = match self.fault {
             Fault::NoCoupling => 0.0,
             Fault::MarksTooMuch => 2.0 * K * self.base,
@@ -118,7 +118,8 @@ impl DualQ {
 }
 
 impl Queue for DualQ {
-    fn enqueue(&mut self, now: Nanos, packet: TestPacket) {
+    fn enqueue(&mut self, now: Instant, packet: TestPacket) {
+        let now = now.as_nanos();
         self.pass_time(now);
         if self.c.packets.len() + self.l.packets.len() >= LIMIT {
             return;
@@ -135,7 +136,8 @@ impl Queue for DualQ {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos) -> Option<TestPacket> {
+    fn dequeue(&mut self, now: Instant) -> Option<TestPacket> {
+        let now = now.as_nanos();
         self.pass_time(now);
         loop {
             let is_due = self.turns >= 15 && self.fault != Fault::StrictPriority;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use txq_link::Nanos;
+use txq_link::Instant;
 use txq_link::conformance::{FqCodel as Params, Queue, TestPacket, rfc8290};
 
 use super::codel::{Fifo, Law};
@@ -81,7 +81,8 @@ impl FqCodel {
 }
 
 impl Queue for FqCodel {
-    fn enqueue(&mut self, now: Nanos, packet: TestPacket) {
+    fn enqueue(&mut self, now: Instant, packet: TestPacket) {
+        let now = now.as_nanos();
         if self.fault == Fault::DropsNewest && self.packets == LIMIT {
             return;
         }
@@ -102,7 +103,8 @@ impl Queue for FqCodel {
         }
     }
 
-    fn dequeue(&mut self, now: Nanos) -> Option<TestPacket> {
+    fn dequeue(&mut self, now: Instant) -> Option<TestPacket> {
+        let now = now.as_nanos();
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };

@@ -1,6 +1,8 @@
 //! txq's own qdiscs.
 
-use txq_link::Nanos;
+use std::time::Duration;
+
+use txq_link::Instant;
 use txq_link::conformance::{Codel, DualQ, Ecn, FqCodel, Queue, TestPacket, rfc8289, rfc8290, rfc9332};
 use txq_sched::qdisc::Env;
 use txq_sched::scheduler::Config;
@@ -23,12 +25,12 @@ impl Txq {
 }
 
 impl Queue for Txq {
-    fn enqueue(&mut self, now: Nanos, packet: TestPacket) {
+    fn enqueue(&mut self, now: Instant, packet: TestPacket) {
         let item = Item::new(packet.len, packet).tos(packet.ecn as u8).flow(packet.flow);
         let _ = self.0.enqueue(now, item);
     }
 
-    fn dequeue(&mut self, now: Nanos) -> Option<TestPacket> {
+    fn dequeue(&mut self, now: Instant) -> Option<TestPacket> {
         let departed = self.0.dequeue(now)?;
         let ecn = departed.tos.map_or(departed.value.ecn, Ecn::from_tos);
         Some(TestPacket { ecn, ..departed.value })
@@ -42,7 +44,12 @@ fn codel_conforms() {
         println!("{text}\n{report}");
         fails(text, &report, &[]);
     }
-    let codel = Codel { target: 1_000_000, interval: 20_000_000, mtu: 9000, ecn: false };
+    let codel = Codel {
+        target: Duration::from_millis(1),
+        interval: Duration::from_millis(20),
+        mtu: 9000,
+        ecn: false,
+    };
     let text = "codel target 1ms interval 20ms";
     let report = rfc8289(&codel, || Txq::with_mtu(text, 9014));
     println!("{text}\n{report}");

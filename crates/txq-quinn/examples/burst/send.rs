@@ -104,7 +104,7 @@ async fn by_timer(time: Duration) -> Result<(), Box<dyn Error>> {
 async fn by_departure(time: Duration) -> Result<(), Box<dyn Error>> {
     let dev = NetDev::builder(Udp::bind(SERVER)?).qdisc("fq flow_limit 1000").start()?;
     let mut sender = dev.sender("task");
-    let (begin, clock, mut sent) = (Instant::now(), txq::now(), 0.0);
+    let (begin, clock, mut sent) = (Instant::now(), txq::Instant::now(), 0.0);
     while begin.elapsed() < time {
         let at = sent * GAP;
         let early = at - begin.elapsed().as_secs_f64();
@@ -113,7 +113,7 @@ async fn by_departure(time: Duration) -> Result<(), Box<dyn Error>> {
         }
         sender.ready().await?;
         let mut packet = packet(&mut sender, CLIENT, &[0x55; PAYLOAD])?;
-        packet.set_departure(clock + (at * 1e9) as u64);
+        packet.set_departure(clock + Duration::from_secs_f64(at));
         let _verdict = sender.send(packet).await.map_err(|refused| refused.error)?;
         sent += 1.0;
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use txq_core::stats::QdiscStats;
 use txq_core::stats::latency::Latency;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::qdisc::{self as generic, Budget, Built, Env, Total, Verdict};
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::custom::Custom;
@@ -57,8 +57,8 @@ impl Child {
     }
 
     /// Returns the time of the qdisc's next event ([`Qdisc::next_event`]).
-    pub fn next_event(&self) -> Option<Nanos> {
-        self.0.qdisc().next_event()
+    pub fn next_event(&self) -> Option<Instant> {
+        self.0.qdisc().next_event().map(Instant::from_nanos)
     }
 
     /// Returns the latency of sampled packets, from xmit to this dequeue.

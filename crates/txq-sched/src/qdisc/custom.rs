@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use txq_core::arch::Native;
+use txq_core::arch::{Nanos, Native};
 use txq_core::packet as core;
 use txq_core::stats::QdiscStats;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::filter as generic_filter;
 use crate::generic::qdisc as generic;
 use crate::packet::{Packet, PacketList};
@@ -167,7 +167,7 @@ impl generic::Qdisc<Native> for Custom {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.0.next_event()
+        self.0.next_event().map(Instant::as_nanos)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use txq_core::arch::Native;
 use txq_core::drop::DropReason;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::qdisc as generic;
 use crate::packet::Packet;
 
@@ -18,8 +18,8 @@ txq_core::transparent!(pub Cx<'a>, generic::Cx<'a, Native>, 'a);
 impl Cx<'_> {
     /// Returns the time of the batch.
     #[inline]
-    pub fn now(&mut self) -> Nanos {
-        self.0.clock.now()
+    pub fn now(&mut self) -> Instant {
+        Instant::from_nanos(self.0.clock.now())
     }
 
     /// Drops a packet: counts `reason` at once, and frees the packet after the owner has released every lock.

@@ -13,7 +13,7 @@ mod fifo;
 
 use txq_core::stats::QdiscStats;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::tc::{Options, ParseError, Style, Words};
@@ -127,7 +127,7 @@ pub trait Qdisc: Shortcuts + Send {
 
     /// Returns the time of the next event at which a queued packet may leave (`qdisc_watchdog`). Called after a dequeue that
     /// returned nothing while packets are queued.
-    fn next_event(&self) -> Option<Nanos> {
+    fn next_event(&self) -> Option<Instant> {
         None
     }
 

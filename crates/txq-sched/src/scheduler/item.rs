@@ -1,9 +1,9 @@
 //! What a program hands to a [`Scheduler`](super::Scheduler), and what it gets back.
 
-use txq_core::arch::Nanos;
 use txq_core::drop::DropReason;
 use txq_core::flow::Link;
 
+use crate::Instant;
 use crate::tc::Handle;
 
 /// A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it.
@@ -27,7 +27,7 @@ pub(super) struct Meta<'h> {
     pub(super) priority: u32,
     pub(super) mark: u32,
     pub(super) hash: u32,
-    pub(super) departure: Nanos,
+    pub(super) departure: Instant,
     pub(super) segments: u16,
     pub(super) tos: Option<u8>,
     pub(super) header: &'h [u8],
@@ -37,7 +37,7 @@ pub(super) struct Meta<'h> {
 impl<'h, T> Item<'h, T> {
     /// Returns a packet of `len` bytes on the link, with its link-layer header if it has one. Rates, quanta and byte limits count them.
     pub fn new(len: u32, value: T) -> Self {
-        let (hash, departure, link) = (0, 0, Link::Ethernet);
+        let (hash, departure, link) = (0, Instant::ZERO, Link::Ethernet);
         let meta =
             Meta { len, priority: 0, mark: 0, hash, departure, segments: 1, tos: None, header: &[], link };
         Self { value, meta }
@@ -78,9 +78,9 @@ impl<'h, T> Item<'h, T> {
         Self { meta: Meta { tos: Some(tos), ..self.meta }, ..self }
     }
 
-    /// Sets the earliest departure time, on the program's clock; 0 means as soon as possible (`SCM_TXTIME`).
-    pub fn departure(self, at: Nanos) -> Self {
-        Self { meta: Meta { departure: at, ..self.meta }, ..self }
+    /// Sets the earliest departure time, on the program's clock; [`Instant::ZERO`] means as soon as possible (`SCM_TXTIME`).
+    pub fn departure(self, at: impl Into<Instant>) -> Self {
+        Self { meta: Meta { departure: at.into(), ..self.meta }, ..self }
     }
 
     /// Sets the number of segments that the packet is cut into after it has left (`gso_segs`). Counters count segments. No
@@ -113,8 +113,8 @@ pub struct Departed<T> {
     pub value: T,
     /// Its length in bytes.
     pub len: u32,
-    /// The earliest departure time, which fq sets when it paces; 0 for at once.
-    pub departure: Nanos,
+    /// The earliest departure time, which fq sets when it paces; [`Instant::ZERO`] for at once.
+    pub departure: Instant,
     /// The byte that the IPv4 header's TOS or the IPv6 header's traffic class must have now, if a qdisc has changed it in the
     /// header or the [`tos`](Item::tos) that was handed in: congestion experienced (RFC 3168), or cake's `wash`.
     pub tos: Option<u8>,
@@ -129,7 +129,7 @@ pub enum Next<T> {
     /// This packet leaves now.
     Packet(Departed<T>),
     /// Packets are queued, and none may leave before this time.
-    Until(Nanos),
+    Until(Instant),
     /// Nothing is queued; or the qdisc waits for a command (plug).
     Idle,
 }

@@ -4,8 +4,10 @@
 //! key. It polls at a time that it names, sends the packet that it gets, or sleeps until the time that it gets. tc's commands
 //! build and change the tree ([`Scheduler::tc`]).
 //!
+//! A time is an [`Instant`], a [`std::time::Instant`], or nanoseconds on a clock of the program's own.
+//!
 //! ```
-//! use txq_sched::{Item, Next, Scheduler};
+//! use txq_sched::{Instant, Item, Next, Scheduler};
 //!
 //! // 1 Mbit/s; packets with mark 7 go first.
 //! let mut link = Scheduler::new("handle 1: tbf rate 1mbit burst 1600 latency 1s")?;
@@ -14,11 +16,11 @@
 //! for (value, mark) in [("bulk", 0), ("voice", 7)] {
 //!     let _ = link.enqueue(0, Item::new(1500, value).mark(mark));
 //! }
-//! let mut now = 0;
+//! let mut now = Instant::ZERO;
 //! let mut sent = Vec::new();
 //! loop {
 //!     match link.poll(now) {
-//!         Next::Packet(packet) => sent.push((packet.value, now)),
+//!         Next::Packet(packet) => sent.push((packet.value, now.as_nanos())),
 //!         Next::Until(time) => now = time,
 //!         Next::Idle => break,
 //!     }
@@ -41,7 +43,7 @@ use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::PacketList;
 use txq_core::stats::QdiscStats;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::filter::FilterInfo;
 use crate::generic::qdisc::damage;
 use crate::generic::{self, PacketScheduler};
@@ -146,7 +148,7 @@ impl<T> Scheduler<T> {
     pub fn with_config(text: &str, config: &Config) -> Result<Self, SchedulerError> {
         let text::Text { root, commands, lines } = text::split(text)?;
         let mut scheduler = Self::from_packets(PacketScheduler::new(root, config.seeded())?, config)?;
-        let warnings = scheduler.tc_batch(0, commands);
+        let warnings = scheduler.tc_batch(Instant::ZERO, commands);
         warnings.map_err(|BatchError { line, error }| BatchError { line: lines + line, error })?;
         Ok(scheduler)
     }
@@ -183,7 +185,12 @@ impl<T> Scheduler<T> {
 
     /// Queues a packet at the time `now`, or drops it. Packets that were dropped, this one or another in its place, are in
     /// [`dropped`](Scheduler::dropped) until the next call.
-    pub fn enqueue(&mut self, now: Nanos, item: Item<'_, T>) -> Verdict {
+    #[inline]
+    pub fn enqueue(&mut self, now: impl Into<Instant>, item: Item<'_, T>) -> Verdict {
+        self.enqueue_at(now.into(), item)
+    }
+
+    fn enqueue_at(&mut self, now: Instant, item: Item<'_, T>) -> Verdict {
         self.dropped.clear();
         let (value, meta) = item.into_parts();
         let Some(mut packet) = self.tree.packet(&meta) else {
@@ -195,35 +202,61 @@ impl<T> Scheduler<T> {
     }
 
     /// Returns the next packet that may leave at the time `now`, or when to ask again.
-    pub fn poll(&mut self, now: Nanos) -> Next<T> {
-        match self.dequeue(now) {
+    #[inline]
+    pub fn poll(&mut self, now: impl Into<Instant>) -> Next<T> {
+        self.poll_at(now.into())
+    }
+
+    fn poll_at(&mut self, now: Instant) -> Next<T> {
+        match self.dequeue_at(now) {
             Some(packet) => Next::Packet(packet),
             None => self.next_event().map_or(Next::Idle, Next::Until),
         }
     }
 
     /// Returns the next packet that may leave at the time `now`, if there is one.
-    pub fn dequeue(&mut self, now: Nanos) -> Option<Departed<T>> {
+    #[inline]
+    pub fn dequeue(&mut self, now: impl Into<Instant>) -> Option<Departed<T>> {
+        self.dequeue_at(now.into())
+    }
+
+    fn dequeue_at(&mut self, now: Instant) -> Option<Departed<T>> {
         let mut one = None;
-        self.dequeue_with(now, Budget::packets(1), |departed| one = Some(departed));
+        self.dequeue_each(now, Budget::packets(1), |departed| one = Some(departed));
         one
     }
 
     /// Appends the packets that may leave at the time `now`, within the budget, to `out`. Returns their number.
-    pub fn dequeue_batch(&mut self, now: Nanos, budget: Budget, out: &mut Vec<Departed<T>>) -> usize {
+    #[inline]
+    pub fn dequeue_batch(
+        &mut self,
+        now: impl Into<Instant>,
+        budget: Budget,
+        out: &mut Vec<Departed<T>>,
+    ) -> usize {
+        self.dequeue_batch_at(now.into(), budget, out)
+    }
+
+    fn dequeue_batch_at(&mut self, now: Instant, budget: Budget, out: &mut Vec<Departed<T>>) -> usize {
         let before = out.len();
-        self.dequeue_with(now, budget, |departed| out.push(departed));
+        self.dequeue_each(now, budget, |departed| out.push(departed));
         out.len() - before
     }
 
     /// Calls `f` with each packet that may leave at the time `now`, within the budget: for programs whose list is not a `Vec`.
     /// Packets left over by a panic of `f` are lost with their values.
-    pub fn dequeue_with(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
+    #[inline]
+    pub fn dequeue_with(&mut self, now: impl Into<Instant>, budget: Budget, f: impl FnMut(Departed<T>)) {
+        self.dequeue_each(now.into(), budget, f);
+    }
+
+    fn dequeue_each(&mut self, now: Instant, budget: Budget, mut f: impl FnMut(Departed<T>)) {
         self.dropped.clear();
         self.call(|tree, copied| tree.dequeue(now, budget, copied));
         let out = std::mem::take(&mut self.tree.out);
         for packet in out.iter() {
-            let (len, departure, damage) = (packet.len() as u32, packet.departure(), damage::of(packet));
+            let (len, damage) = (packet.len() as u32, damage::of(packet));
+            let departure = Instant::from_nanos(packet.departure());
             if let Some((value, tos)) = self.values.remove(packet) {
                 f(Departed { value, len, departure, tos, damage });
             }
@@ -232,14 +265,19 @@ impl<T> Scheduler<T> {
     }
 
     /// Drops all queued packets as `QUEUE_PURGE`. Their values are in [`dropped`](Scheduler::dropped). Counters stay.
-    pub fn purge(&mut self, now: Nanos) {
+    #[inline]
+    pub fn purge(&mut self, now: impl Into<Instant>) {
+        self.purge_at(now.into());
+    }
+
+    fn purge_at(&mut self, now: Instant) {
         self.dropped.clear();
         self.call(|tree, copied| tree.reset(now, copied));
     }
 
-    /// Returns when to dequeue next: 0 for at once, or the time of the qdisc's next event if the last call was a dequeue that
-    /// returned nothing. `None` while nothing is queued, and if the qdisc names no time.
-    pub fn next_event(&self) -> Option<Nanos> {
+    /// Returns when to dequeue next: [`Instant::ZERO`] for at once, or the time of the qdisc's next event if the last call was a
+    /// dequeue that returned nothing. `None` while nothing is queued, and if the qdisc names no time.
+    pub fn next_event(&self) -> Option<Instant> {
         self.tree.next_event()
     }
 
@@ -254,13 +292,18 @@ impl<T> Scheduler<T> {
     ///
     /// # Errors
     /// tc's errors, with a remedy. Nothing has changed then.
-    pub fn tc(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, ParseError> {
+    #[inline]
+    pub fn tc(&mut self, now: impl Into<Instant>, command: &str) -> Result<Vec<String>, ParseError> {
+        self.tc_at(now.into(), command)
+    }
+
+    fn tc_at(&mut self, now: Instant, command: &str) -> Result<Vec<String>, ParseError> {
         self.dropped.clear();
         self.command(now, command)
     }
 
     /// As [`tc`](Scheduler::tc), and keeps the packets that earlier commands dropped.
-    fn command(&mut self, now: Nanos, command: &str) -> Result<Vec<String>, ParseError> {
+    fn command(&mut self, now: Instant, command: &str) -> Result<Vec<String>, ParseError> {
         self.call(|tree, copied| tree.command(now, command, copied))
     }
 
@@ -269,7 +312,12 @@ impl<T> Scheduler<T> {
     ///
     /// # Errors
     /// The first error, and its line. The commands before it have been executed.
-    pub fn tc_batch(&mut self, now: Nanos, text: &str) -> Result<Vec<String>, BatchError> {
+    #[inline]
+    pub fn tc_batch(&mut self, now: impl Into<Instant>, text: &str) -> Result<Vec<String>, BatchError> {
+        self.tc_batch_at(now.into(), text)
+    }
+
+    fn tc_batch_at(&mut self, now: Instant, text: &str) -> Result<Vec<String>, BatchError> {
         self.dropped.clear();
         tc::batch(text, |command| self.command(now, command))
     }

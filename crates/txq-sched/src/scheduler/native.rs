@@ -11,7 +11,7 @@ use txq_core::pool::{Backing, Cache, Pool, PoolConfig, PoolError};
 
 use super::item::Meta;
 use super::{Config, SchedulerError};
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::PacketScheduler;
 use crate::generic::qdisc::{Budget, Cx, Verdict};
 use crate::tc::ParseError;
@@ -111,30 +111,30 @@ impl Tree {
         packet.set_priority(meta.priority);
         packet.set_mark(meta.mark);
         packet.set_hash(meta.hash);
-        packet.set_departure(meta.departure);
+        packet.set_departure(meta.departure.as_nanos());
         packet.set_gso(0, meta.segments);
         Some(packet)
     }
 
-    pub(super) fn enqueue(&mut self, now: Nanos, packet: Packet, copied: &mut Copied<'_>) -> Verdict {
+    pub(super) fn enqueue(&mut self, now: Instant, packet: Packet, copied: &mut Copied<'_>) -> Verdict {
         self.call(now, copied, |qdisc, cx| qdisc.qdisc.enqueue(packet, cx))
     }
 
     /// Dequeues to `out`.
-    pub(super) fn dequeue(&mut self, now: Nanos, budget: Budget, copied: &mut Copied<'_>) {
+    pub(super) fn dequeue(&mut self, now: Instant, budget: Budget, copied: &mut Copied<'_>) {
         let mut out = mem::take(&mut self.out);
         self.call(now, copied, |top, cx| top.qdisc.dequeue_batch(budget, &mut out, cx));
         self.waits = out.is_empty();
         self.out = out;
     }
 
-    pub(super) fn reset(&mut self, now: Nanos, copied: &mut Copied<'_>) {
+    pub(super) fn reset(&mut self, now: Instant, copied: &mut Copied<'_>) {
         self.call(now, copied, |top, cx| top.qdisc.reset(cx));
     }
 
     pub(super) fn command(
         &mut self,
-        now: Nanos,
+        now: Instant,
         command: &str,
         copied: &mut Copied<'_>,
     ) -> Result<Vec<String>, ParseError> {
@@ -149,20 +149,20 @@ impl Tree {
     /// Calls `f` with the tree at the time `now`.
     fn call<R>(
         &mut self,
-        now: Nanos,
+        now: Instant,
         copied: &mut Copied<'_>,
         f: impl FnOnce(&mut crate::generic::Top<Native>, &mut Cx<'_, Native>) -> R,
     ) -> R {
         self.waits = false;
-        self.packets.call(&mut Clock::at(now), &mut self.cache, copied, f)
+        self.packets.call(&mut Clock::at(now.as_nanos()), &mut self.cache, copied, f)
     }
 
     /// Returns when to dequeue next, as [`Scheduler::next_event`](super::Scheduler::next_event) does.
-    pub(super) fn next_event(&self) -> Option<Nanos> {
+    pub(super) fn next_event(&self) -> Option<Instant> {
         match (self.packets.qdisc().qlen(), self.waits) {
             (0, _) => None,
-            (_, false) => Some(0),
-            (_, true) => self.packets.next_event(),
+            (_, false) => Some(Instant::ZERO),
+            (_, true) => self.packets.next_event().map(Instant::from_nanos),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::tc::{class_text, show_text};
 mod bare;
 mod late;
 
-const MS: Nanos = 1_000_000;
+const MS: u64 = 1_000_000;
 
 fn scheduler<T>(text: &str) -> Scheduler<T> {
     Scheduler::new(text).unwrap()
@@ -33,7 +33,7 @@ fn values_leave_in_order_and_dropped_ones_return_with_a_reason() {
     assert_eq!(queue.enqueue(6, Item::new(60, "c".to_owned())), Verdict::Drop);
     let dropped: Vec<_> = queue.dropped().map(|packet| (packet.value, packet.reason)).collect();
     assert_eq!(dropped, [("c".to_owned(), DropReason::QdiscOverlimit)]);
-    assert_eq!((queue.len(), queue.next_event()), (2, Some(0)));
+    assert_eq!((queue.len(), queue.next_event()), (2, Some(Instant::ZERO)));
     let first = queue.dequeue(7).unwrap();
     assert_eq!((first.value.as_str(), first.len, first.tos), ("a", 1500, None));
     let mut out = Vec::new();
@@ -55,7 +55,7 @@ fn a_shaper_charges_the_whole_length_and_names_the_next_time() {
     assert_eq!(link.dequeue(0).map(|packet| packet.value), Some(0));
     assert_eq!(link.dequeue(0), None, "5,536 bytes of the burst are left");
     // 8 Mbit/s are a byte each microsecond.
-    assert_eq!(link.next_event(), Some(54_464_000));
+    assert_eq!(link.next_event(), Some(Instant::from_nanos(54_464_000)));
     assert_eq!(link.dequeue(54_463_999), None);
     let packet = link.dequeue(54_464_000).unwrap();
     assert_eq!((packet.value, packet.len), (1, 60_000));
@@ -257,7 +257,7 @@ fn kinds_without_packets_and_wrong_words_are_refused() {
 enum Op {
     Enqueue { len: u32, flow: u16, priority: u32, header: bool, segments: u16 },
     Dequeue(usize),
-    Wait(Nanos),
+    Wait(u64),
     Tc(usize),
 }
 

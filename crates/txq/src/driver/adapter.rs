@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use txq_core::arch::Native;
+use txq_core::arch::{Nanos, Native};
 use txq_core::clock as core;
 use txq_core::packet as packets;
 
 use super::{Clock, Complete, DeviceInfo, Driver, Status, Transmit, TxCx};
-use crate::Nanos;
+use crate::Instant;
 use crate::generic::driver as generic;
 use crate::packet::PacketList;
 
@@ -46,7 +46,7 @@ impl<C: Complete> generic::Complete<Native> for Concrete<C> {
         done: &mut packets::PacketList,
         clock: &mut core::Clock,
     ) -> Option<Nanos> {
-        self.0.poll(budget, PacketList::from_mut(done), Clock::from_mut(clock))
+        self.0.poll(budget, PacketList::from_mut(done), Clock::from_mut(clock)).map(Instant::as_nanos)
     }
 
     fn inline(&self) -> bool {
@@ -72,8 +72,8 @@ impl Transmit for Generic<dyn generic::Transmit<Native>> {
 }
 
 impl Complete for Generic<dyn generic::Complete<Native>> {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Nanos> {
-        self.0.poll(budget, &mut done.0, &mut clock.0)
+    fn poll(&mut self, budget: usize, done: &mut PacketList, clock: &mut Clock) -> Option<Instant> {
+        self.0.poll(budget, &mut done.0, &mut clock.0).map(Instant::from_nanos)
     }
 
     fn inline(&self) -> bool {

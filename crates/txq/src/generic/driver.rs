@@ -129,8 +129,8 @@ pub enum Status {
     Ok,
     /// The batch is not empty: its packets stay with the caller (`NETDEV_TX_BUSY`).
     Busy {
-        /// Nanoseconds after which to try again, 1 s at most; `None` when a completion will make room.
-        retry: Option<Nanos>,
+        /// The time after which to try again, 1 s at most; `None` when a completion will make room.
+        retry: Option<Duration>,
     },
 }
 

@@ -3,10 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use txq_core::arch::{Arch, Native};
+use txq_core::arch::{Arch, Nanos, Native};
 
 use super::{Receive, RxStats};
-use crate::Nanos;
 use crate::driver::Link;
 use crate::packet::PacketList;
 use crate::sender::Sender;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::Nanos;
+use crate::Instant;
 use crate::generic;
 use crate::packet::{Packet, PacketList};
 use crate::pool::{AllocError, Pool};
@@ -100,8 +100,8 @@ impl Sender {
     /// whether it allows one. A sleeping sender is woken once half the limit is free, as the kernel wakes its senders, so
     /// hand in the packets you hold before. Returns false also when the device has been shut down. Costs nothing while no
     /// sender sleeps.
-    pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
-        self.0.wait_credit(deadline)
+    pub fn wait_credit(&mut self, deadline: Option<Instant>) -> bool {
+        self.0.wait_credit(deadline.map(Instant::as_nanos))
     }
 
     /// Returns how many packets of this sender are known to be dropped so far. The count is exact for packets dropped by
@@ -170,13 +170,13 @@ impl Sender {
     /// assert_eq!((left, sender.dropped()), (0, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_room(&mut self, deadline: Option<Nanos>) -> Room {
-        self.0.wait_room(deadline)
+    pub fn wait_room(&mut self, deadline: Option<Instant>) -> Room {
+        self.0.wait_room(deadline.map(Instant::as_nanos))
     }
 
     /// As [`wait_room`](Sender::wait_room), for the txq of a flow.
-    pub fn wait_room_on(&mut self, flow: &Flow, deadline: Option<Nanos>) -> Room {
-        self.0.wait_room_on(&flow.0, deadline)
+    pub fn wait_room_on(&mut self, flow: &Flow, deadline: Option<Instant>) -> Room {
+        self.0.wait_room_on(&flow.0, deadline.map(Instant::as_nanos))
     }
 
     /// As [`wait_room`](Sender::wait_room), for an event loop: does not sleep, but registers `waker` to be woken when there
@@ -206,9 +206,9 @@ impl Sender {
         Pool::from_ref(self.0.pool())
     }
 
-    /// Returns the time on the clock that departure times use. [`nanos_of`](crate::nanos_of) is that of a `std::time::Instant`.
-    pub fn now(&self) -> Nanos {
-        self.0.now()
+    /// Returns the time on the clock that departure times use ([`Instant::now`]).
+    pub fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.now())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 
 use super::{Flow, Room, Sender, WaitError};
-use crate::Nanos;
+use crate::Instant;
 use crate::generic;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::Verdict;
@@ -97,8 +97,8 @@ impl Sender {
     ///
     /// # Errors
     /// As [`buffer`](Sender::buffer), and [`WaitError::Deadline`].
-    pub fn wait_buffer(&mut self, len: usize, deadline: Option<Nanos>) -> Result<Packet, WaitError> {
-        self.0.wait_buffer(len, deadline).map(Packet)
+    pub fn wait_buffer(&mut self, len: usize, deadline: Option<Instant>) -> Result<Packet, WaitError> {
+        self.0.wait_buffer(len, deadline.map(Instant::as_nanos)).map(Packet)
     }
 
     /// As [`buffer`](Sender::buffer), for a task that polls: if there is no buffer or no credit, registers `waker` to be

@@ -6,9 +6,8 @@ use std::sync::atomic::{self, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use txq::Nanos;
 use txq_core::arch::inside::Inside;
-use txq_core::arch::{Arch, Atomic, AtomicPtr, CpuId, Native, NativeCell, NativeEvent};
+use txq_core::arch::{Arch, Atomic, AtomicPtr, CpuId, Nanos, Native, NativeCell, NativeEvent};
 
 /// Accesses between two stops, on average.
 const EVERY: u64 = 500;

@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use txq::Nanos;
 use txq::drop::DropReason;
 use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Nanos};
 use txq_core::packet::{Packet, PacketList};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
@@ -130,7 +130,7 @@ impl<A: Arch> Transmit<A> for Half<A> {
         match left {
             0 => Status::Ok,
             _ if self.random.one_in(2) => Status::Busy { retry: None },
-            _ => Status::Busy { retry: Some(self.random.below(20_000) as u64) },
+            _ => Status::Busy { retry: Some(Duration::from_nanos(self.random.below(20_000) as u64)) },
         }
     }
 }

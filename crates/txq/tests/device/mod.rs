@@ -5,11 +5,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use txq::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::{NetDev, pool};
+use txq::{Instant, NetDev, pool};
 
 #[path = "../../../../tests/support/home.rs"]
 pub(crate) mod home;
@@ -30,7 +29,7 @@ pub(crate) struct Wire {
     /// Whether completions come in the reverse order.
     pub(crate) reversed: bool,
     /// The time that the device returns for the next completion, if any.
-    pub(crate) next: Option<Nanos>,
+    pub(crate) next: Option<Instant>,
     /// Whether the driver panics.
     pub(crate) panic: bool,
     /// Whether the driver panics in `poll`.
@@ -123,12 +122,12 @@ impl Transmit for Half {
             drop(wire);
             entered.send(()).unwrap();
             let _ = leave.recv();
-            return Status::Busy { retry: Some(0) };
+            return Status::Busy { retry: Some(Duration::ZERO) };
         }
         assert!(!wire.panic, "the driver panics, as the test wants");
         if wire.busy > 0 {
             wire.busy -= 1;
-            return Status::Busy { retry: Some(0) };
+            return Status::Busy { retry: Some(Duration::ZERO) };
         }
         let (mut taken, refused) = (Vec::new(), std::mem::take(&mut wire.refuses));
         while let Some(packet) = (batch.len() > refused).then(|| batch.pop_front()).flatten() {
@@ -149,12 +148,12 @@ impl Transmit for Half {
         if wire.prompt {
             wire.complete(usize::MAX);
         }
-        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: Some(0) } }
+        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: Some(Duration::ZERO) } }
     }
 }
 
 impl Complete for Half {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         let mut wire = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         wire.polls += 1;
         let n = budget.min(wire.completing.len());

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use txq::drop::DropReason;
 use txq::netdev::DriverBug;
@@ -208,11 +209,11 @@ fn a_driver_that_says_never_is_asked_again() {
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..3));
         let next = worker.poll().expect("the worker will poll again");
-        assert!(next <= sender.now() + 1_000_000_000, "{next}");
+        assert!(next <= sender.now() + Duration::from_secs(1), "{next:?}");
         liar.state().sent.clear();
         while !dev.is_idle() {
             worker.poll();
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(audited(&dev).sent, 3);
     });

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -159,7 +160,7 @@ impl Transmit for Liar {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let mut state = self.state();
         state.most = state.most.max(batch.len());
-        let busy = Status::Busy { retry: Some(0) };
+        let busy = Status::Busy { retry: Some(Duration::ZERO) };
         match state.lies(false) {
             None => state.take_all(batch, cx),
             Some(Lie::Leaves(n)) => {
@@ -226,7 +227,7 @@ impl Transmit for Liar {
                 drop(state);
                 panic!("the driver panics, as the test wants");
             }
-            Some(Lie::Never) => return Status::Busy { retry: Some(Nanos::MAX) },
+            Some(Lie::Never) => return Status::Busy { retry: Some(Duration::MAX) },
             Some(lie) => unreachable!("{lie:?} is of poll"),
         }
         Status::Ok
@@ -234,7 +235,7 @@ impl Transmit for Liar {
 }
 
 impl Complete for Liar {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         let mut state = self.state();
         state.polls += 1;
         if state.hoards {

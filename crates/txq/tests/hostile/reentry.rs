@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::bql::Attr;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
@@ -110,7 +110,7 @@ impl Transmit for Half {
 }
 
 impl Complete for Half {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         self.spot.visit(Where::Poll);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let n = budget.min(kept.len());

@@ -108,7 +108,7 @@ fn an_owner_before_a_slow_driver_enqueues_ahead() {
                         batch.push_back(packet);
                     }
                     let _ = sender.xmit_batch(&mut batch);
-                    sender.wait_credit(Some(txq::now() + 1_000_000));
+                    sender.wait_credit(Some(sender.now() + Duration::from_millis(1)));
                 }
             });
         }

@@ -206,12 +206,12 @@ fn a_txq_that_stands_still_times_out_once_a_period() {
     // A txq that is in use and not stopped is not reported.
     send(&mut sender, 2, true);
     // The device announces no completion for ages; the worker polls nevertheless.
-    wires.at(0).next = Some(u64::MAX);
-    wires.at(1).next = Some(u64::MAX);
+    wires.at(0).next = Some(txq::Instant::from_nanos(u64::MAX));
+    wires.at(1).next = Some(txq::Instant::from_nanos(u64::MAX));
     send(&mut sender, 10, false);
     let began = Instant::now();
     while events.lock().unwrap().len() < 4 {
-        assert!(worker.poll().is_some_and(|next| next <= sender.now() + TIMEO.as_nanos() as u64));
+        assert!(worker.poll().is_some_and(|next| next <= sender.now() + TIMEO));
         std::thread::sleep(Duration::from_millis(1));
         let periods = began.elapsed().as_nanos() / TIMEO.as_nanos();
         assert!(events.lock().unwrap().len() as u128 <= periods, "more than one a period");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::device::{Wires, assert_conserved, pool};
 use txq::pool::{AllocError, PoolConfig};
-use txq::{NetDev, Sender, WaitError};
+use txq::{Instant, NetDev, Sender, WaitError};
 
 /// Length of a packet in bytes: 100 of them a second are 1 Mbit/s.
 const LEN: usize = 1250;
@@ -159,15 +159,15 @@ fn a_congested_sender_awaits_its_own_packets() {
     let (mut hog, mut worker) = (dev.sender("hog"), dev.worker(0));
     let (held, error) = flood(&mut hog, 0);
     assert!(matches!(error, AllocError::Reserved { .. }), "{error}");
-    assert_eq!(hog.wait_buffer(LEN, Some(0)).unwrap_err(), WaitError::Deadline);
+    assert_eq!(hog.wait_buffer(LEN, Some(Instant::ZERO)).unwrap_err(), WaitError::Deadline);
     for _ in 0..held {
         wires.at(0).complete(4);
         worker.poll();
-        if hog.wait_buffer(LEN, Some(0)).is_ok() {
+        if hog.wait_buffer(LEN, Some(Instant::ZERO)).is_ok() {
             break;
         }
     }
-    assert!(hog.wait_buffer(LEN, Some(0)).is_ok(), "no packet of its own has helped");
+    assert!(hog.wait_buffer(LEN, Some(Instant::ZERO)).is_ok(), "no packet of its own has helped");
     while !dev.is_idle() {
         wires.at(0).complete(4);
         worker.poll();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use txq::Nanos;
+use txq::Instant;
 use txq::cpumask::CpuMask;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::netdev::Builder;
@@ -67,12 +67,12 @@ impl Transmit for Queue {
 }
 
 impl Complete for Queue {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         // Half of them, so that flows have packets in flight most of the time.
         let mut kept = self.kept.lock().unwrap();
         let n = kept.len().div_ceil(2).min(budget);
         done.extend(kept.drain(..n));
-        (!kept.is_empty()).then_some(0)
+        (!kept.is_empty()).then_some(Instant::ZERO)
     }
 
     fn inline(&self) -> bool {

@@ -45,7 +45,7 @@ impl Transmit for Growing {
             cx.sent(grown.pop_front().expect("a packet"));
         }
         batch.append(&mut grown);
-        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: Some(0) } }
+        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: Some(std::time::Duration::ZERO) } }
     }
 }
 

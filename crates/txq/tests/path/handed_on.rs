@@ -12,7 +12,7 @@ use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletion
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::Verdict;
-use txq::{Flow, Nanos, NetDev, Room, Sender};
+use txq::{Flow, Instant, NetDev, Room, Sender};
 
 /// What the first device's driver does with a packet, decided for each by `choose`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +63,7 @@ struct Half {
 struct Kept(std::sync::Arc<std::sync::Mutex<PacketList>>);
 
 impl Complete for Kept {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         self.0.lock().unwrap().move_front(budget, done);
         None
     }
@@ -96,7 +96,7 @@ impl Transmit for Half {
                 Deed::Drop => cx.drop(packet, DropReason::PktTooBig),
                 Deed::Refuse => {
                     batch.push_front(packet);
-                    return Status::Busy { retry: Some(1000) };
+                    return Status::Busy { retry: Some(Duration::from_micros(1)) };
                 }
                 Deed::Keep => self.kept.lock().unwrap().push_back(packet),
                 Deed::Invent => {
@@ -300,7 +300,7 @@ fn a_driver_finds_out_whether_the_second_device_has_room() {
     let wires = Wires::new(1, Some(1));
     let wire = NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo limit 4").start().unwrap();
     let mut sender = wire.sender("s");
-    while sender.wait_room(Some(0)) != Room::Full {
+    while sender.wait_room(Some(Instant::ZERO)) != Room::Full {
         let packet = packet(&mut sender);
         let _ = sender.xmit(packet);
     }
@@ -317,9 +317,9 @@ fn a_driver_finds_out_whether_the_second_device_has_room() {
     impl Transmit for CarefulHalf {
         fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
             while let Some(packet) = batch.pop_front() {
-                if self.0.wait_room(Some(0)) == Room::Full {
+                if self.0.wait_room(Some(Instant::ZERO)) == Room::Full {
                     batch.push_front(packet);
-                    return Status::Busy { retry: Some(100_000) };
+                    return Status::Busy { retry: Some(Duration::from_micros(100)) };
                 }
                 let packet = cx.hand_on(packet);
                 let _ = self.0.xmit(packet);

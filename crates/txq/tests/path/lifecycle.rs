@@ -230,7 +230,7 @@ fn a_device_goes_down_and_comes_up() {
 fn a_stopped_txq_keeps_nobody_busy() {
     disciplines(|discipline| {
         let wires = Wires::new(1, Some(8));
-        wires.at(0).next = Some(u64::MAX - 1);
+        wires.at(0).next = Some(txq::Instant::from_nanos(u64::MAX - 1));
         let dev = builder(&wires).qdisc("pfifo").discipline(discipline).watchdog_timeo(None).build().unwrap();
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let _ = send(&mut sender, 0, 0, 0..20);
@@ -240,7 +240,7 @@ fn a_stopped_txq_keeps_nobody_busy() {
             let _ = send(&mut sender, 0, 0, cookie..cookie + 1);
             assert_eq!(
                 worker.poll(),
-                Some(u64::MAX - 1),
+                Some(txq::Instant::from_nanos(u64::MAX - 1)),
                 "{discipline}: nothing to do until the device is done"
             );
         }

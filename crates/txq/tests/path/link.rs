@@ -51,7 +51,7 @@ fn one_flow_keeps_its_order() {
             batch.push_back(packet);
         }
         let _ = sender.xmit_batch(&mut batch);
-        while worker.poll().is_some_and(|at| at == 0) {}
+        while worker.poll().is_some_and(|at| at == txq::Instant::ZERO) {}
         let sent: Vec<Vec<u64>> =
             (0..4).map(|txq| wires.at(txq).sent()).filter(|sent| !sent.is_empty()).collect();
         assert_eq!(sent, [(0..400).collect::<Vec<u64>>()], "{root}: one txq, in order");

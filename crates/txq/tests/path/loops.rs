@@ -59,7 +59,7 @@ impl Driver for Redirect {
 impl Transmit for Redirect {
     fn start_xmit(&mut self, batch: &mut PacketList, _: &mut TxCx<'_>) -> Status {
         let Some(mut sender) = self.0.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return Status::Busy { retry: Some(0) };
+            return Status::Busy { retry: Some(std::time::Duration::ZERO) };
         };
         let mut on = PacketList::new();
         on.append(batch);

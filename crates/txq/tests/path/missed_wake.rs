@@ -8,7 +8,7 @@ use std::time::Duration;
 use txq::NetDev;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
-use txq::{Discipline, Nanos};
+use txq::{Discipline, Instant};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 const RING: u32 = 64;
@@ -48,7 +48,7 @@ impl Transmit for Tx {
 }
 
 impl Complete for Done {
-    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Instant> {
         done.extend((0..budget).map_while(|_| self.0.pop()));
         self.0.publish();
         None

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::device::{Wires, assert_conserved};
 use crate::whole::{builder, packets, poll_after_wait, sender_of};
-use txq::{Discipline, NetDev, Sender, Worker};
+use txq::{Discipline, Instant, NetDev, Sender, Worker};
 
 /// A worker that waits until a device has completed half of its packets.
 struct Waiting {
@@ -15,7 +16,7 @@ struct Waiting {
     sender: Sender,
     worker: Worker,
     /// The worker's deadline.
-    next: Option<txq::Nanos>,
+    next: Option<Instant>,
     /// How often the worker was woken: once.
     wakes: Arc<AtomicU32>,
 }
@@ -38,7 +39,7 @@ impl Waiting {
         assert_eq!(wakes.load(Relaxed), 1);
         worker.poll();
         wires.at(0).complete(10);
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
         let next = worker.poll();
         assert_eq!(dev.stats().in_flight, 90);
         Self { wires, dev, sender, worker, next, wakes }
@@ -66,7 +67,10 @@ fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
     }
     assert_eq!(wakes.load(Relaxed), 1);
-    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker polls unasked");
+    assert!(
+        next.is_some_and(|at| at <= Instant::now() + Duration::from_micros(100)),
+        "the worker polls unasked"
+    );
     wires.at(0).complete(usize::MAX);
     poll_after_wait(&mut worker);
     // A poll takes 64 packets, and the next follows at once.
@@ -112,7 +116,7 @@ fn tended() -> Waiting {
     let _ = waiting.sender.xmit_batch(&mut packets(&mut sender_of(&waiting.dev), 100..104));
     assert_eq!(waiting.dev.stats().in_flight, 84, "the sender has reaped");
     waiting.wires.at(0).complete(30);
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    std::thread::sleep(Duration::from_millis(1));
     waiting.next = waiting.worker.poll();
     waiting
 }
@@ -122,7 +126,7 @@ fn tended() -> Waiting {
 fn a_worker_leaves_a_device_to_senders_that_reap_until_they_pause() {
     let Waiting { dev, mut worker, next, .. } = tended();
     assert_eq!(dev.stats().in_flight, 84, "the worker has not reaped");
-    assert!(next.is_some_and(|at| at <= txq::now() + 1_000_000), "it polls unasked");
+    assert!(next.is_some_and(|at| at <= Instant::now() + Duration::from_millis(1)), "it polls unasked");
     poll_after_wait(&mut worker);
     assert_eq!(dev.stats().in_flight, 54);
 }

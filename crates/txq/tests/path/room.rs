@@ -13,7 +13,7 @@ use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Shortcuts, Verdict};
 use txq::stats::QdiscStats;
-use txq::{Discipline, NetDev, Room, Sender};
+use txq::{Discipline, Instant, NetDev, Room, Sender};
 
 /// Number of packets that the device keeps.
 const RING: u32 = 4;
@@ -31,7 +31,7 @@ fn send(sender: &mut Sender, n: usize) -> Verdict {
 /// Sends single packets while there is room; returns how many.
 fn fill(sender: &mut Sender) -> usize {
     let mut sent = 0;
-    while sender.wait_room(Some(0)) == Room::Free {
+    while sender.wait_room(Some(Instant::ZERO)) == Room::Free {
         let _ = send(sender, 1);
         sent += 1;
     }
@@ -53,7 +53,7 @@ fn fill_for_good(dev: &NetDev, wires: &Wires) {
 
 /// Waits for at most a millisecond.
 fn wait_a_bit(sender: &mut Sender) -> Room {
-    sender.wait_room(Some(sender.now() + 1_000_000))
+    sender.wait_room(Some(sender.now() + Duration::from_millis(1)))
 }
 
 #[test]
@@ -81,12 +81,16 @@ fn a_sender_is_held_from_three_quarters_to_half_of_the_limit() {
         let dev = builder(&wires, "pfifo limit 8").discipline(discipline).build().unwrap();
         let (mut sender, mut other) = (dev.sender("s"), dev.sender("other"));
         assert_eq!(fill(&mut sender), 4 + 6, "{discipline}: the ring, and three quarters of the limit");
-        assert_eq!(other.wait_room(Some(0)), Room::Full, "{discipline}: the queue is full for all");
+        assert_eq!(
+            other.wait_room(Some(Instant::ZERO)),
+            Room::Full,
+            "{discipline}: the queue is full for all"
+        );
         wires.at(0).complete(1);
         assert_eq!(wait_a_bit(&mut sender), Room::Full, "{discipline}: five are left");
         wires.at(0).complete(1);
         assert_eq!(sender.wait_room(None), Room::Free, "{discipline}: four are left");
-        assert_eq!(other.wait_room(Some(0)), Room::Free, "{discipline}");
+        assert_eq!(other.wait_room(Some(Instant::ZERO)), Room::Free, "{discipline}");
         assert_eq!((sender.dropped(), other.dropped()), (0, 0), "{discipline}");
     }
 }
@@ -97,7 +101,7 @@ fn a_queue_without_a_limit_in_packets_holds_those_whose_packets_it_has_dropped()
     let dev = builder(&wires, "bfifo limit 600").build().unwrap();
     let (mut sender, mut other) = (dev.sender("s"), dev.sender("other"));
     assert_eq!((fill(&mut sender), sender.dropped()), (4 + 10 + 1, 1));
-    assert_eq!(other.wait_room(Some(0)), Room::Free, "it has lost nothing");
+    assert_eq!(other.wait_room(Some(Instant::ZERO)), Room::Free, "it has lost nothing");
     wires.at(0).complete(4);
     assert_eq!(wait_a_bit(&mut sender), Room::Full, "six of ten are left");
     wires.at(0).complete(1);
@@ -114,9 +118,9 @@ fn a_sender_that_disregards_its_drops_waits_for_limits_in_packets_alone() {
         while sender.dropped() == 0 {
             let _ = send(&mut sender, 1);
         }
-        assert_eq!(sender.wait_room(Some(0)), Room::Full);
+        assert_eq!(sender.wait_room(Some(Instant::ZERO)), Room::Full);
         sender.disregard_drops();
-        assert_eq!(sender.wait_room(Some(0)), after, "{qdisc}");
+        assert_eq!(sender.wait_room(Some(Instant::ZERO)), after, "{qdisc}");
     }
 }
 
@@ -128,7 +132,7 @@ fn without_a_qdisc_the_ring_is_the_queue() {
     assert_eq!((fill(&mut sender), sender.dropped()), (4 + 1, 1));
     wires.at(0).complete(4);
     dev.worker(0).poll();
-    assert_eq!(sender.wait_room(Some(0)), Room::Free);
+    assert_eq!(sender.wait_room(Some(Instant::ZERO)), Room::Free);
 }
 
 #[derive(Default)]
@@ -205,7 +209,7 @@ fn whatever_becomes_of_the_queue_wakes_its_senders() {
         }
         if room == Room::Down {
             dev.activate();
-            assert_eq!(dev.sender("later").wait_room(Some(0)), Room::Free);
+            assert_eq!(dev.sender("later").wait_room(Some(Instant::ZERO)), Room::Free);
         }
         wires.at(0).complete(usize::MAX);
     }
@@ -343,7 +347,7 @@ fn a_qdisc_that_lies_about_its_backlog_holds_a_sender_for_a_bounded_time() {
     assert_eq!(send(&mut sender, 1), Verdict::Drop);
     let began = sender.now();
     assert_eq!(sender.wait_room(None), Room::Full);
-    assert!(Duration::from_nanos(sender.now() - began) >= <Sender>::LONGEST_WAIT, "it did not sleep");
+    assert!(sender.now() - began >= <Sender>::LONGEST_WAIT, "it did not sleep");
     assert_eq!(sender.poll_room(Waker::noop()), Poll::Pending);
     dev.tc("qdisc replace root pfifo").unwrap();
     assert_eq!(sender.wait_room(None), Room::Free, "the liar is gone");

@@ -14,7 +14,7 @@ use txq::netdev::Builder;
 use txq::packet::Packet;
 use txq::pool::{AllocError, PoolConfig};
 use txq::qdisc::Verdict;
-use txq::{Flow, NetDev, Room, Sender, WaitError};
+use txq::{Flow, Instant, NetDev, Room, Sender, WaitError};
 
 /// A device on `wires` whose pool has `buffers` buffers.
 fn builder(wires: &Wires, buffers: u32) -> Builder {
@@ -136,10 +136,13 @@ fn a_wait_without_hope_is_an_error() {
     let long = block_on(sender.buffer(1 << 20)).unwrap_err();
     assert!(matches!(long, WaitError::Alloc(AllocError::TooLong { .. })), "{long}");
     let packet = block_on(sender.buffer(60)).unwrap();
-    assert_eq!(sender.wait_buffer(60, Some(0)).unwrap_err(), WaitError::Deadline);
-    assert_eq!(sender.wait_buffer(60, Some(sender.now() + 100_000)).unwrap_err(), WaitError::Deadline);
+    assert_eq!(sender.wait_buffer(60, Some(Instant::ZERO)).unwrap_err(), WaitError::Deadline);
+    assert_eq!(
+        sender.wait_buffer(60, Some(sender.now() + Duration::from_micros(100))).unwrap_err(),
+        WaitError::Deadline
+    );
     drop(packet);
-    assert!(sender.wait_buffer(60, Some(0)).is_ok());
+    assert!(sender.wait_buffer(60, Some(Instant::ZERO)).is_ok());
 }
 
 #[test]
@@ -218,7 +221,7 @@ fn a_device_that_goes_away_ends_all_waits() {
         let wires = Wires::new(1, Some(4));
         let dev = builder(&wires, 32).qdisc("pfifo limit 8").start().unwrap();
         let mut filler = dev.sender("filler");
-        while filler.wait_room(Some(0)) == Room::Free {
+        while filler.wait_room(Some(Instant::ZERO)) == Room::Free {
             let packet = filler.alloc(60).unwrap();
             send(&mut filler, packet);
         }
@@ -267,7 +270,7 @@ fn a_device_that_goes_away_ends_all_waits() {
             assert!(wait.as_ref().is_none_or(is_right), "{waits:?}");
         }
         assert!(waits[2].as_ref().is_some_and(is_right), "no credit can come: {waits:?}");
-        assert!(!late.wait_credit(Some(0)));
+        assert!(!late.wait_credit(Some(Instant::ZERO)));
         drop(held);
         wires.at(0).complete(usize::MAX);
     }

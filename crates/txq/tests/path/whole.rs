@@ -306,7 +306,7 @@ fn latency_is_measured_from_xmit_to_the_driver_and_to_completion() {
     dev.worker(0).poll();
     let txq::netdev::Latencies { to_driver, to_completion, .. } = dev.latency();
     assert_eq!((to_driver.count(), to_completion.count()), (5, 5));
-    assert!(to_completion.quantile(0.5).unwrap() >= 2_000_000);
+    assert!(to_completion.quantile(0.5).unwrap() >= std::time::Duration::from_millis(2));
     assert!(to_driver.quantile(0.5).unwrap() < to_completion.quantile(0.5).unwrap());
     assert_conserved(&dev);
 }
@@ -353,21 +353,24 @@ fn a_full_device_is_not_asked_again_and_again() {
         for (txqs, qdisc) in [(1, "netem delay 1ms"), (2, "netem delay 1ms"), (1, "fq horizon 1s")] {
             let wires = Wires::new(txqs, Some(1));
             // The device announces no completion.
-            wires.0.iter().for_each(|wire| wire.lock().unwrap().next = Some(u64::MAX));
+            wires
+                .0
+                .iter()
+                .for_each(|wire| wire.lock().unwrap().next = Some(txq::Instant::from_nanos(u64::MAX)));
             let dev =
                 builder(&wires).qdisc(qdisc).discipline(discipline).watchdog_timeo(None).build().unwrap();
             let mut sender = dev.sender("s");
             let mut worker = dev.worker(0);
-            let start = txq::now();
+            let start = sender.now();
             let mut batch = packets(&mut sender, 0..3);
-            batch.for_each_mut(|packet| packet.set_departure(start + 1_000_000));
+            batch.for_each_mut(|packet| packet.set_departure(start + std::time::Duration::from_millis(1)));
             let _ = sender.xmit_batch(&mut batch);
             while wires.0.iter().all(|wire| wire.lock().unwrap().sent().is_empty()) {
                 worker.poll();
             }
             std::thread::sleep(std::time::Duration::from_millis(3));
             worker.poll();
-            assert_eq!(worker.poll(), Some(u64::MAX), "{qdisc} over {txqs} txqs");
+            assert_eq!(worker.poll(), Some(txq::Instant::from_nanos(u64::MAX)), "{qdisc} over {txqs} txqs");
             for _ in 0..3 {
                 wires.0.iter().for_each(|wire| wire.lock().unwrap().complete(1));
                 poll_after_wait(&mut worker);

@@ -77,9 +77,9 @@ fn codel_drops_after_an_interval_and_ever_faster() {
     let mut at = |now| codel.drops(2 * CODEL_TARGET, 2 * MTU, now);
     assert!(!at(1) && !at(CODEL_INTERVAL));
     assert!(at(CODEL_INTERVAL + 1));
-    let drops: Vec<Nanos> =
+    let drops: Vec<u64> =
         (CODEL_INTERVAL + 2..10 * CODEL_INTERVAL).step_by(1000).filter(|&now| at(now)).collect();
-    let gaps: Vec<Nanos> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let gaps: Vec<u64> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.len() > 10 && gaps.is_sorted_by(|a, b| a + 2000 > *b) && gaps[0] > 2 * gaps[10], "{gaps:?}");
     // Dropping ends as soon as a packet has not waited, or leaves little behind.
     assert!(!codel.drops(CODEL_TARGET - 1, 2 * MTU, 11 * CODEL_INTERVAL) && !codel.dropping);

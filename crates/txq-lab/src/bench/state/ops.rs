@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
-use txq::Nanos;
 use txq::generic::PacketScheduler;
 use txq::qdisc::{Budget, Env};
 use txq_cli::common::failure::refused;
+use txq_core::arch::Nanos;
 use txq_core::clock::Clock;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{Cache, Pool, PoolConfig};

@@ -89,7 +89,7 @@ impl Trace {
             let head = trace.heads.len();
             trace.heads.extend_from_slice(kept);
             let hash = flow_hash(frame.data);
-            trace.frames.push(Frame { at: frame.at, bytes, head, kept: kept.len(), hash });
+            trace.frames.push(Frame { at: frame.at.as_nanos() as u64, bytes, head, kept: kept.len(), hash });
         }
         match trace.frames.is_empty() {
             true => Err(TraceError::Empty { name: capture.name().to_owned() }),

@@ -103,7 +103,7 @@ impl Parts {
         loop {
             match self.0[part].poll(now) {
                 Next::Packet(departed) => bytes += u64::from(departed.len),
-                Next::Until(at) => return (bytes, Some(at)),
+                Next::Until(at) => return (bytes, Some(at.as_nanos())),
                 Next::Idle => return (bytes, None),
             }
         }

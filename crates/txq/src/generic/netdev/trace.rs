@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::arch::{Arch, Native};
 use txq_core::sync::lossy::Consumer;
+use txq_sched::Instant;
 use txq_sched::tc::Handle;
 
 use super::tree::Tree;
@@ -35,7 +36,7 @@ pub struct Trace<A: Arch = Native> {
 
 /// A packet that was enqueued.
 struct Queued {
-    since: Nanos,
+    since: Instant,
     txq: Option<u16>,
     queue: Option<(Handle, Handle)>,
     /// Whether the packet is in the qdisc, and not in the driver.
@@ -139,12 +140,12 @@ impl<A: Arch> Trace<A> {
         match event.kind {
             // A copy may have the buffer of a packet that is gone.
             EventKind::QdiscDequeue if !queued.inside => {}
-            EventKind::QdiscDequeue => event.sojourn = Some(event.time.saturating_sub(queued.since)),
+            EventKind::QdiscDequeue => event.sojourn = Some(event.time - queued.since),
             EventKind::QdiscRequeue => queued.inside = true,
             EventKind::NetDevStartXmit => queued.inside = false,
             _ => {
                 if queued.inside {
-                    event.sojourn = Some(event.time.saturating_sub(queued.since));
+                    event.sojourn = Some(event.time - queued.since);
                     event.txq = event.txq.or(queued.txq);
                     event.queue = event.queue.or(queued.queue);
                 }

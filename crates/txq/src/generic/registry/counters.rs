@@ -4,6 +4,7 @@
 //! home in the pool (`pool/fate.rs`). Both together are the sender's row in the counters of the device.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -146,9 +147,10 @@ impl<A: Arch> SenderCounters<A> {
         let dropped = self.tally.dropped().min(accepted);
         let pending = pending.min(accepted - dropped);
         let measured = self.line.measured.load(Relaxed);
-        let sampled = self.tally.times().map(|times| {
-            let (samples, [p50, p99]) = times.summary([0.5, 0.99]);
-            SampledTimes { samples, p50, p99 }
+        let latency = self.tally.times().and_then(|times| {
+            let (samples, quantiles) = times.summary([0.5, 0.99]);
+            let [p50, p99] = quantiles.map(Duration::from_nanos);
+            (samples > 0).then_some(SampledTimes { samples, p50, p99 })
         });
         SenderStats {
             name: self.name.clone(),
@@ -160,9 +162,9 @@ impl<A: Arch> SenderCounters<A> {
             pending,
             no_buffer: self.line.exhausted.load(Relaxed),
             at_limit: self.line.limited.load(Relaxed),
-            latency: sampled.filter(|times| times.samples > 0),
+            latency,
             measured_calls: measured,
-            longest_call: (measured > 0).then(|| self.line.longest.load(Relaxed)),
+            longest_call: (measured > 0).then(|| Duration::from_nanos(self.line.longest.load(Relaxed))),
         }
     }
 }

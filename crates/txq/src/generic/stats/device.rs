@@ -1,6 +1,7 @@
 //! The counters of a device.
 
-use txq_core::arch::Nanos;
+use std::time::Duration;
+
 use txq_core::drop::DropCounts;
 use txq_core::stats::contention::HandOffs;
 
@@ -91,8 +92,8 @@ pub struct SenderStats {
     /// Calls of xmit that were measured: those whose packets are sampled, or all under
     /// [`Builder::xmit_times`](crate::generic::netdev::Builder::xmit_times).
     pub measured_calls: u64,
-    /// The longest of these calls, in nanoseconds; `None` if none was measured.
-    pub longest_call: Option<Nanos>,
+    /// The longest of these calls; `None` if none was measured.
+    pub longest_call: Option<Duration>,
 }
 
 impl SenderStats {
@@ -130,16 +131,16 @@ impl SenderStats {
     }
 }
 
-/// Times of the sampled packets, in nanoseconds, each with a relative error of at most 1/16.
+/// Times of the sampled packets, each with a relative error of at most 1/16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SampledTimes {
     /// Packets that were sampled.
     pub samples: u64,
     /// The time that half of the samples do not exceed.
-    pub p50: Nanos,
+    pub p50: Duration,
     /// The time that 99 % of the samples do not exceed.
-    pub p99: Nanos,
+    pub p99: Duration,
 }
 
 /// One txq's counters.

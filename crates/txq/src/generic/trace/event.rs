@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use thiserror::Error;
 
-use txq_core::arch::Nanos;
 use txq_core::drop::DropReason;
 use txq_core::flow::{Dissected, Link};
+use txq_sched::Instant;
 use txq_sched::tc::Handle;
 
 /// The bytes of a packet that an event keeps.
@@ -82,8 +83,8 @@ impl FromStr for EventKind {
 pub struct Event {
     /// The step.
     pub kind: EventKind,
-    /// When it happened, on the clock of [`now`](crate::now).
-    pub time: Nanos,
+    /// When it happened, on the clock of [`Instant::now`].
+    pub time: Instant,
     /// The txq; `None` for a packet that was dropped before it had one.
     pub txq: Option<u16>,
     /// The handle of the queue's qdisc, and its place: the root, or the class of mq or mqprio. `None` without a qdisc, and for
@@ -99,9 +100,9 @@ pub struct Event {
     pub link: Link,
     /// Why the packet was dropped; `None` if it was not.
     pub reason: Option<DropReason>,
-    /// How long the packet was in the qdisc, in nanoseconds: known when it leaves or is dropped there, and its enqueue was
+    /// How long the packet was in the qdisc: known when it leaves or is dropped there, and its enqueue was
     /// not lost. Copies and segments that a qdisc makes have no enqueue.
-    pub sojourn: Option<Nanos>,
+    pub sojourn: Option<Duration>,
     pub(super) captured: u8,
     pub(super) bytes: [u8; SNAPLEN],
 }
@@ -111,7 +112,7 @@ impl Event {
     pub(super) fn empty() -> Self {
         Self {
             kind: EventKind::QdiscEnqueue,
-            time: 0,
+            time: Instant::ZERO,
             txq: None,
             queue: None,
             packet: 0,

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::sync::lossy::{Consumer, Ring, ring};
+use txq_sched::Instant;
 use txq_sched::tc::Handle;
 
 use super::event::{Event, EventKind, SNAPLEN};
@@ -111,7 +112,8 @@ impl<A: Arch> Tracer<A> {
             let captured = data.len().min(SNAPLEN);
             slot.lost = lost;
             let event = &mut slot.event;
-            (event.kind, event.time, event.txq, event.queue) = (at.kind, now, txq, at.queue);
+            (event.kind, event.time, event.txq, event.queue) =
+                (at.kind, Instant::from_nanos(now), txq, at.queue);
             (event.packet, event.len) = (packet.address() as u64, packet.len() as u32);
             (event.priority, event.link) = (packet.priority(), packet.link());
             event.reason = (at.kind == EventKind::KfreeSkb).then(|| packet.drop_reason());

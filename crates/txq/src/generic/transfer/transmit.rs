@@ -217,7 +217,7 @@ impl<A: Arch> TxQueue<A> {
             }
         }
         let retry = match status {
-            Status::Busy { retry: Some(after) } => Some(after.min(LONGEST_RETRY)),
+            Status::Busy { retry: Some(after) } => Some(after.as_nanos().min(LONGEST_RETRY.into()) as Nanos),
             // Refused, with no packet on the ring that could complete, and not stopped: no wake will come, so only time
             // helps.
             Status::Busy { retry: None } if !self.stopped() => Some(RETRY),
