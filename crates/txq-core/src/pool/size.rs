@@ -335,6 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "numbers alone, and many of them")]
     fn buffers_begin_each_once_and_at_no_constant_distance() {
         for n in 1..300 {
             let order: Vec<u32> = scattered(n).collect();
