@@ -51,5 +51,6 @@ pub use packet::{Arrival, Counts, Direction, Lost, Packet, Payload};
 pub use preset::{Preset, presets};
 pub use record::{Event, Recording, What};
 pub use seed::seed;
+pub use txq_sched::scheduler::SchedulerError;
 pub use txq_sched::{DropReason, Instant, tc};
 pub use wire::Datagram;

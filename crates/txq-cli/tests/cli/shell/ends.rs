@@ -51,7 +51,7 @@ fn a_program_starts_after_the_far_end_is_prepared() {
         let shell = Running::start(shell.args(["--peer", "--quiet", "--", "echo", "begun"]));
         let mut far = None;
         assert!(wait_until(LONG, || {
-            far = background_stage();
+            far = background_stage(shell.status("Pid:"));
             far.is_some()
         }));
         let far = far.expect("a process");
@@ -75,12 +75,16 @@ fn a_program_starts_after_the_far_end_is_prepared() {
     println!("SKIP {test}: the far end was always prepared before it could be stopped");
 }
 
-/// Returns the first process of the far end's namespace, whose output goes where its errors go.
-fn background_stage() -> Option<libc::pid_t> {
+/// Returns the first process of the far end's namespace of a shell, whose output goes where its errors go.
+fn background_stage(shell: u64) -> Option<libc::pid_t> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let stage = processes.map(|process| process.path()).find(|process| {
         let file = |number: u8| std::fs::read_link(process.join(format!("fd/{number}"))).ok();
-        has_word(&process.join("cmdline"), "--stage") && file(1).is_some() && file(1) == file(2)
+        let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+        status.contains(&format!("\nPPid:\t{shell}\n"))
+            && has_word(&process.join("cmdline"), "--stage")
+            && file(1).is_some()
+            && file(1) == file(2)
     })?;
     stage.file_name()?.to_str()?.parse().ok()
 }
