@@ -31,11 +31,11 @@ pub(super) static SYNTAX: Syntax = Syntax {
         "no_split_gso",
     ],
     usage: "Usage: ... dualpi2\n\
-            \x20              [limit PACKET_UNITS]\n\
+            \x20              [limit PACKETS]\n\
             \x20              [memlimit BYTES]\n\
             \x20              [coupling_factor NUMBER]\n\
-            \x20              [step_thresh TIME|PACKET_UNITS]\n\
-            \x20              [min_qlen_step PACKET_UNITS]\n\
+            \x20              [step_thresh TIME|PACKETS]\n\
+            \x20              [min_qlen_step PACKETS]\n\
             \x20              [drop_on_overload|overflow]\n\
             \x20              [drop_enqueue|drop_dequeue]\n\
             \x20              [classic_protection PERCENTAGE]\n\

@@ -8,7 +8,7 @@ use crate::tc::{OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wor
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N]\n\
     \x20                     [direct_qlen P] [offload]\n\
     ... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]\n\
-    \x20                     [prio P] [ceil R2] [cburst B2] [mtu BURST_MTU] [quantum Q]";
+    \x20                     [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]";
 
 pub(super) static SYNTAX: Syntax = Syntax {
     kind: "htb",
