@@ -390,8 +390,7 @@ impl<A: Arch> Sender<A> {
         let packets = batch.len();
         self.pace.begin(A::now(), self.counters.submitted());
         let verdict = self.enter_in_turn(txq, batch);
-        let root = self.dev.root_at(self.rule, txq);
-        self.pace.first_call_ended(A::now(), packets, &self.dev.roots[root]);
+        self.pace.first_call_ended(A::now(), packets);
         verdict
     }
 

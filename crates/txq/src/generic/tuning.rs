@@ -12,13 +12,9 @@ use txq_core::arch::Nanos;
 pub(crate) const TURN_OF_SENDER: Nanos = 1_000_000;
 /// The longest time that a call of a busy sender waits for its turn, in nanoseconds. A longer wait hands over less; a shorter one
 /// bounds a call. `cargo lab bench crowd --qdisc sfq,cake --discipline combine --threads 64 --batch 32`
-pub(crate) const LONGEST_TURN_WAIT: Nanos = 10_000_000;
-/// Time between two checks by the senders that wait for a turn, all together, in nanoseconds. More checks find an unused turn
-/// earlier, and each costs a wake. `cargo lab bench crowd --qdisc pfifo --discipline combine --threads 2,8 --batch 1`
-pub(crate) const TURN_CHECK: Nanos = 200_000;
-/// Packets after which a sender decides again whether it is busy. More packets cost fewer readings of the clock, two a window; a window
-/// must be shorter than [`TURN_CHECK`], since a user that begins none between two checks counts as idle: packets may take 700 ns each.
-/// `cargo lab bench path --batch 32 --qdisc pfifo --discipline combine`
+pub(crate) const LONGEST_TURN_WAIT: Nanos = 15_000_000;
+/// Packets after which a sender decides again whether it is busy. More packets cost fewer readings of the clock, two a window; fewer
+/// follow a sender that begins other work earlier. `cargo lab bench path --batch 32 --qdisc pfifo --discipline combine`
 pub(crate) const BUSY_WINDOW: u32 = 256;
 /// What a packet that changes its CPU costs, in nanoseconds. A sender that spends less than that on a packet outside the data path
 /// takes turns; one that spends more hands over. `cargo lab bench work --work-ns 250 --discipline combine`

@@ -50,7 +50,7 @@ impl Sender {
     /// losing packets, call [`wait_room`](Sender::wait_room) before.
     ///
     /// A call seldom waits, and for a bounded time. Under [`Discipline::Combine`](crate::Discipline::Combine) a sender that does
-    /// little else waits up to 10 ms for its turn where it meets another one. A sender that finds 1000 packets in front of the queue
+    /// little else waits up to 15 ms for its turn where it meets another one. A sender that finds 1000 packets in front of the queue
     /// waits up to 4 ms for the owner, which may lack a CPU. Under the disciplines with locks a sender waits for the lock.
     #[inline]
     pub fn xmit(&mut self, packet: Packet) -> Verdict {

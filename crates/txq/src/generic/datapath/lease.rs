@@ -9,8 +9,8 @@
 //! | fact | how the sender knows it |
 //! |---|---|
 //! | it is busy | in one of its last two windows of [`BUSY_WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
-//! | it meets another | the queue's last busy sender was another one ([`UsageWords::user`]) |
-//! | the lease is free | its time is over, or the queue's user has begun no window since the waiting sender checked last ([`UsageWords::windows`]) |
+//! | it meets another | the queue's last busy sender was another one ([`Usage`]) |
+//! | the lease is free | its time is over |
 //!
 //! There is one lease for all queues of a device, because senders that need several queues by turns would otherwise each hold
 //! what the others wait for. Senders that meet at no queue never read it. A lease is advice: the discipline's own word still
@@ -24,7 +24,7 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, Nanos};
 
 use crate::generic::datapath::{Datapath, InHand, Root};
-use crate::generic::tuning::{BUSY_WINDOW, HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_CHECK, TURN_OF_SENDER};
+use crate::generic::tuning::{BUSY_WINDOW, HAND_OVER_COST, LONGEST_TURN_WAIT, TURN_OF_SENDER};
 
 /// The lease of all queues of a device.
 pub(crate) struct Lease<A: Arch> {
@@ -56,6 +56,11 @@ impl PackedTurn {
     fn is_over(self, now: Nanos) -> bool {
         now >> 10 >= self.0 >> 16
     }
+
+    /// Returns the time from `now` to the end of the turn.
+    fn left(self, now: Nanos) -> Nanos {
+        (self.0 >> 16 << 10).saturating_sub(now)
+    }
 }
 
 impl<A: Arch> Lease<A> {
@@ -70,22 +75,13 @@ impl<A: Arch> Lease<A> {
     }
 }
 
-/// Which busy sender uses a queue. On a line of its own, which busy senders read at each call and write seldom.
-pub(crate) struct Usage<A: Arch>(CachePadded<UsageWords<A>>);
-
-struct UsageWords<A: Arch> {
-    /// The number of the busy sender that used the queue last; 0 before the first. Written by a busy sender that begins to use the
-    /// queue. Relaxed: a hint.
-    user: A::AtomicU32,
-    /// How many windows the user has begun, wrapping. Written by the user, read by senders that wait for the lease.
-    /// Relaxed: a hint.
-    windows: A::AtomicU32,
-}
+/// The number of the busy sender that used a queue last; 0 before the first. Written by a busy sender that begins to use the queue, and
+/// read by busy senders at each call. Relaxed: a hint.
+pub(crate) struct Usage<A: Arch>(CachePadded<A::AtomicU32>);
 
 impl<A: Arch> Usage<A> {
     pub(crate) fn new() -> Self {
-        let [user, windows] = [(); 2].map(|()| A::AtomicU32::new(0));
-        Self(CachePadded::new(UsageWords { user, windows }))
+        Self(CachePadded::new(A::AtomicU32::new(0)))
     }
 }
 
@@ -95,8 +91,6 @@ pub(crate) struct SendWindows {
     number: u32,
     /// Packets until its next window begins.
     left: u32,
-    /// The windows that it has begun, wrapping.
-    windows: u32,
     /// Whether it was busy in its last window.
     is_busy: bool,
     /// When the window began, and the packets handed in before.
@@ -119,7 +113,6 @@ impl SendWindows {
             // One sender in 65,535 has the same number: the two do not wait for each other.
             number: (serial % 0xffff) as u32 + 1,
             left: BUSY_WINDOW,
-            windows: 0,
             is_busy: false,
             began: 0,
             packets: u64::MAX,
@@ -167,17 +160,13 @@ impl SendWindows {
         self.is_busy = is_busy || self.was_busy;
         self.was_busy = is_busy;
         (self.began, self.packets, self.waited) = (now, packets, 0);
-        (self.left, self.windows) = (BUSY_WINDOW, self.windows.wrapping_add(1));
+        self.left = BUSY_WINDOW;
     }
 
-    /// Notes when the first call of the window, which handed `packets` packets to `root`, ended.
-    pub(crate) fn first_call_ended<A: Arch>(&mut self, now: Nanos, packets: usize, root: &Root<A>) {
+    /// Notes when the first call of the window, which handed in `packets` packets, ended.
+    pub(crate) fn first_call_ended(&mut self, now: Nanos, packets: usize) {
         let inside = now.saturating_sub(self.began).saturating_sub(self.waited);
         self.inside = [inside / packets.max(1) as u64, self.inside[0]];
-        let UsageWords { user, windows } = &*root.usage.0;
-        if user.load(Relaxed) == self.number {
-            windows.store(self.windows, Relaxed);
-        }
     }
 
     #[cfg(test)]
@@ -192,7 +181,7 @@ impl SendWindows {
 
     /// Whether the sender is the last busy user of `root`, for tests.
     pub(crate) fn uses<A: Arch>(&self, root: &Root<A>) -> bool {
-        root.usage.0.user.load(Relaxed) == self.number
+        root.usage.0.load(Relaxed) == self.number
     }
 
     /// Makes the sender busy until its next window, for tests.
@@ -205,7 +194,7 @@ impl SendWindows {
     /// another busy one there.
     #[inline]
     pub(crate) fn wait_for_turn<A: Arch>(&mut self, packets: usize, root: &Root<A>, dev: &Datapath<A>) {
-        if self.is_busy && root.usage.0.user.load(Relaxed) != self.number {
+        if self.is_busy && root.usage.0.load(Relaxed) != self.number {
             InHand::during(dev, packets, || self.meet(root, dev));
         }
     }
@@ -217,14 +206,13 @@ impl SendWindows {
         let Some(lease) = dev.lease.as_ref().filter(|_| A::inside(|inside| inside.depth()) == 0) else {
             return;
         };
-        let UsageWords { user, windows } = &*root.usage.0;
+        let user = &*root.usage.0;
         let start = A::now();
-        let (mut now, mut seen) = (start, None);
+        let mut now = start;
         loop {
             let turn = PackedTurn(lease.turn.load(Relaxed));
-            let uses = (user.load(Relaxed), windows.load(Relaxed));
             let is_own = turn.holder() == self.number && !turn.is_over(now);
-            let is_free = uses.0 == 0 || turn.holder() == 0 || turn.is_over(now) || seen == Some(uses);
+            let is_free = user.load(Relaxed) == 0 || turn.holder() == 0 || turn.is_over(now);
             if is_own || (is_free && lease.take(turn, self.number, now)) {
                 user.store(self.number, Relaxed);
                 break;
@@ -233,9 +221,10 @@ impl SendWindows {
             if waited >= LONGEST_TURN_WAIT || dev.is_stopping() {
                 break;
             }
-            seen = Some(uses);
-            let waiting = lease.waiting.fetch_add(1, Relaxed).wrapping_add(1);
-            A::sleep((TURN_CHECK * u64::from(waiting)).min(LONGEST_TURN_WAIT - waited));
+            // Those that wait wake one after the other, one at the end of each turn.
+            let others = lease.waiting.fetch_add(1, Relaxed);
+            let wait = turn.left(now) + TURN_OF_SENDER * u64::from(others);
+            A::sleep(wait.min(LONGEST_TURN_WAIT - waited));
             lease.waiting.fetch_add(u32::MAX, Relaxed);
             now = A::now();
         }
