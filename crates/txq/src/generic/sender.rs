@@ -381,7 +381,11 @@ impl<A: Arch> Sender<A> {
         let root = self.dev.root_at(self.rule, txq);
         self.pace.wait_for_turn(batch.len(), &self.dev.roots[root], &self.dev);
         let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
-        self.dev.enter(root, txq, batch, &mut cx)
+        let verdict = self.dev.enter(root, txq, batch, &mut cx);
+        if cx.waited > 0 {
+            self.pace.note_wait(cx.waited);
+        }
+        verdict
     }
 
     /// As [`enter`](Self::enter), for the first call of a window in which the sender measures how busy it is.

@@ -35,6 +35,8 @@ pub(crate) struct Ctx<'a, A: Arch> {
     pub(crate) copies: PacketList<A>,
     /// Whether a turn ended because only another thread can make room: a thread that is in the driver, or that reaps.
     pub(crate) held_up: bool,
+    /// How long the thread has waited for room on a list in front of a queue.
+    pub(crate) waited: Nanos,
     /// Whether the device is traced.
     pub(super) traced: bool,
     /// The queue that the thread works for, if the device is traced; [`NO_ROOT`] if there is none.
@@ -61,6 +63,7 @@ impl<'a, A: Arch> Ctx<'a, A> {
             to_free: PacketList::new(),
             copies: PacketList::new(),
             held_up: false,
+            waited: 0,
             traced: rule.is_traced(),
             root: NO_ROOT,
         }

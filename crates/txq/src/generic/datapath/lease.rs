@@ -8,7 +8,7 @@
 //!
 //! | fact | how the sender knows it |
 //! |---|---|
-//! | it is busy | in one of its last two windows of [`BUSY_WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers or credit |
+//! | it is busy | in one of its last two windows of [`BUSY_WINDOW`] packets it spent less than [`HAND_OVER_COST`] a packet on other work: outside the data path, and not without buffers, credit or room |
 //! | it meets another | the queue's last busy sender was another one ([`Usage`]) |
 //! | the lease is free | its time is over |
 //!
@@ -96,7 +96,7 @@ pub(crate) struct SendWindows {
     /// When the window began, and the packets handed in before.
     began: Nanos,
     packets: u64,
-    /// The time that it has waited for its turn, a buffer or credit in this window.
+    /// The time that it has waited for its turn, a buffer, credit or room on a list in this window.
     waited: Nanos,
     /// When it found no buffer or credit; 0 if it has got one since.
     blocked: Nanos,
@@ -136,6 +136,12 @@ impl SendWindows {
         if self.blocked != 0 {
             self.waited += now.saturating_sub(std::mem::take(&mut self.blocked));
         }
+    }
+
+    /// Notes that the sender has waited in a call for room on a list.
+    #[cold]
+    pub(crate) fn note_wait(&mut self, waited: Nanos) {
+        self.waited += waited;
     }
 
     /// Counts a call with `packets` packets; returns whether it is the first of a window.

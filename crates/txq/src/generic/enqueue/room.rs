@@ -51,6 +51,7 @@ impl Patience {
             A::yield_cpu();
             self.end = Some(now + LONGEST_ROOM_WAIT);
         }
+        cx.waited += A::now().saturating_sub(now);
         true
     }
 }
