@@ -50,8 +50,7 @@ fn of_device(stats: &DeviceStats, counters: &mut Vec<(String, u64)>) {
         ("queued", stats.queued),
         ("requeues", stats.requeues),
         ("in_flight", stats.in_flight),
-        ("hand_offs_worker", stats.hand_offs.to_worker),
-        ("hand_offs_sender", stats.hand_offs.to_sender),
+        ("hand_offs", stats.hand_offs),
     ];
     add(counters, "", own);
 }

@@ -70,7 +70,5 @@ fn sums(text: &mut String, recorded: &ContentionReport) {
     let retries =
         Retry::ALL.iter().map(|&retry| format!("{} {}", retry.name(), recorded.retries[retry as usize]));
     let _ = writeln!(text, "retries     {}", retries.collect::<Vec<_>>().join(", "));
-    let offs = recorded.hand_offs;
-    let _ =
-        writeln!(text, "hand-offs   to the worker {}, to another sender {}", offs.to_worker, offs.to_sender);
+    let _ = writeln!(text, "hand-offs   to the worker {}", recorded.hand_offs);
 }

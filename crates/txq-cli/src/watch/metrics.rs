@@ -187,14 +187,12 @@ fn of_senders(devices: &[Device], page: &mut Page) {
     });
 }
 
-/// The waits for locks, the failed exchanges on lock-free words, and the queues that an owner leaves to another thread.
+/// The waits for locks, the failed exchanges on lock-free words, and the queues that an owner leaves to a worker.
 fn of_locks(devices: &[Device], page: &mut Page) {
-    let to = |dev: &Device, to: &str| dev.counters.get(&format!("hand_offs_{to}")).copied();
-    let offs = devices.iter().flat_map(|dev| ["worker", "sender"].map(|name| ((dev, name), to(dev, name))));
-    let offs: Vec<_> = offs.filter_map(|(of, n)| Some((of, n?))).collect();
-    let help = "Queues with packets in them that an owner left to a worker, or to another sender.";
-    page.rows("txq_device_hand_offs", Kind::Counter, help, &offs, |(dev, to)| {
-        vec![("dev", dev.name.clone()), ("to", (*to).to_owned())]
+    let offs = devices.iter().filter_map(|dev| Some((dev, *dev.counters.get("hand_offs")?)));
+    let help = "Queues with packets in them that an owner left to a worker.";
+    page.rows("txq_device_hand_offs", Kind::Counter, help, &offs.collect::<Vec<_>>(), |dev| {
+        vec![("dev", dev.name.clone())]
     });
     for (name, of, unit, help) in LOCK {
         let all = devices.iter().flat_map(|dev| dev.locks.iter().map(move |lock| (dev, lock)));

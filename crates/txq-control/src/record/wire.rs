@@ -30,8 +30,7 @@ pub(super) mod contention {
         retries: Vec<(String, u64)>,
         #[serde(with = "super::log2")]
         drained: Log2,
-        to_worker: u64,
-        to_sender: u64,
+        hand_offs: u64,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -87,13 +86,11 @@ pub(super) mod contention {
         });
         let retries =
             Retry::ALL.iter().map(|&retry| (retry.name().to_owned(), report.retries[retry as usize]));
-        let offs = report.hand_offs;
         Wire {
             sites: sites.collect(),
             retries: retries.collect(),
             drained: report.drained,
-            to_worker: offs.to_worker,
-            to_sender: offs.to_sender,
+            hand_offs: report.hand_offs,
         }
         .serialize(to)
     }
@@ -110,7 +107,7 @@ pub(super) mod contention {
             }
         }
         report.drained = wire.drained;
-        (report.hand_offs.to_worker, report.hand_offs.to_sender) = (wire.to_worker, wire.to_sender);
+        report.hand_offs = wire.hand_offs;
         Ok(report)
     }
 
@@ -144,7 +141,7 @@ pub(super) mod contention {
             report.sites.push(SiteReport { lock: Lock::Tx, site: Site::Driver, stats });
             report.retries[Retry::Inbox as usize] = 4;
             report.drained.record(64);
-            report.hand_offs.to_sender = 6;
+            report.hand_offs = 6;
             let sent = Contention { device: "d".into(), seconds: 1.5, sent: 8, report };
             let json = serde_json::to_string(&sent).unwrap();
             let read: Contention = serde_json::from_str(&json).unwrap();

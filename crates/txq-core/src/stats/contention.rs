@@ -74,16 +74,6 @@ named! {
     DepotPop => "pop from the pool's depot";
 }
 
-/// The thread to which an owner leaves a queue that is not empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HandOff {
-    /// The worker runs the queue.
-    Worker,
-    /// Another sender runs it.
-    Sender,
-}
-
 /// Contention in a device since recording was switched on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -95,8 +85,8 @@ pub struct ContentionReport {
     pub retries: [u64; Retry::ALL.len()],
     /// Packets that an owner took at a time from the senders' lists.
     pub drained: Log2,
-    /// Non-empty queues that their owner handed off.
-    pub hand_offs: HandOffs,
+    /// Queues with packets in them that an owner left to a worker.
+    pub hand_offs: u64,
 }
 
 /// The acquisitions of one lock kind by one site.
@@ -183,39 +173,13 @@ impl Spread {
     }
 }
 
-/// Non-empty queues that their owner handed off, by receiver.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HandOffs {
-    /// To a worker.
-    pub to_worker: u64,
-    /// To another sender.
-    pub to_sender: u64,
-}
-
-impl HandOffs {
-    /// Counts a queue that was handed off.
-    pub fn note(&mut self, to: HandOff) {
-        match to {
-            HandOff::Worker => self.to_worker += 1,
-            HandOff::Sender => self.to_sender += 1,
-        }
-    }
-
-    /// Adds another queue's counts.
-    pub fn merge(&mut self, other: HandOffs) {
-        self.to_worker += other.to_worker;
-        self.to_sender += other.to_sender;
-    }
-}
-
 impl ContentionReport {
     /// Adds another device's report.
     pub fn merge(&mut self, other: &ContentionReport) {
         other.sites.iter().for_each(|row| self.add(row.lock, row.site, &row.stats));
         self.retries.iter_mut().zip(other.retries).for_each(|(mine, theirs)| *mine += theirs);
         self.drained.merge(&other.drained);
-        self.hand_offs.merge(other.hand_offs);
+        self.hand_offs += other.hand_offs;
     }
 
     /// Adds the counters of a lock at one site, if it was taken there.

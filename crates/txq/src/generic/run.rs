@@ -34,15 +34,11 @@
 //! | the txq is stopped | a completion: `TxQueue::wake`, `Shared::schedule` |
 //! | the driver refuses packets | a timer (`Shared::retry`), the txq's wake, or the worker at once |
 //! | another thread is in the driver for this queue | that thread, when the driver returns |
-//! | another thread owns the core when the driver returns | that thread |
 //! | the quota or the time is used up | the worker (`Shared::hand_over`) |
-
-use std::mem;
 
 use txq_core::arch::{Arch, Memory};
 use txq_core::drop::DropCounts;
 use txq_core::packet::PacketList;
-use txq_core::stats::contention::HandOff;
 use txq_sched::generic::qdisc::Verdict;
 
 use crate::generic::datapath::{Core, Ctx, Errand, Gate, QUOTA, Root};
@@ -83,10 +79,12 @@ pub(crate) trait Owner<A: Arch> {
         1
     }
 
-    /// Calls `f`, which calls the driver, with the core released or kept, as the discipline decides. Returns true if the
-    /// caller owns the core again; other threads may have owned it meanwhile. Returns false if another thread owns the core
-    /// and takes over `driven`: the caller's turn is over.
-    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool;
+    /// Calls `f`, which calls the driver, with the core released or kept, as the discipline decides. The caller owns the core
+    /// again afterwards; other threads may have owned it meanwhile.
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) {
+        f(driven);
+    }
 
     /// Whether packets wait for the owner.
     #[inline]
@@ -201,8 +199,7 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
-    let mut quiet = true;
-    loop {
+    let quiet = loop {
         let mut chunk = PacketList::new();
         let batches = owner.gather(own, quota, &mut chunk, root, cx);
         let admitted = chunk.len();
@@ -216,9 +213,6 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         if going == Going::On {
             going = run(&mut owner, root, &mut quota, cx);
         }
-        if going == Going::Gone {
-            break;
-        }
         if !owner.core().is_closed() {
             // Packets that were only enqueued, because none can be sent now, count too.
             quota = quota.min(before.saturating_sub(admitted));
@@ -226,9 +220,9 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         let tired = quota == 0 || end.is_some_and(|end| A::now() >= end);
         let more = tired && going == Going::On && owner.core().qlen() > 0;
         if tired && (more || owner.waits()) {
-            owner.core().note_hand_off(HandOff::Worker);
+            owner.core().note_hand_off();
         }
-        quiet = root.fill.word().is_quiet();
+        let quiet = root.fill.word().is_quiet();
         if !quiet {
             root.fill.note_backlog(owner.core().qlen());
         }
@@ -240,8 +234,8 @@ pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
         if left || more {
             cx.dev.hand_over(root.index);
         }
-        break;
-    }
+        break quiet;
+    };
     let verdict = verdict.unwrap_or(Verdict::Success);
     drop(owner);
     if !quiet {
@@ -258,8 +252,6 @@ enum Going {
     On,
     /// No packet can be sent now: the queue is empty, or a wake, a timer or the thread in the driver runs it again.
     Blocked,
-    /// Another thread owns the queue.
-    Gone,
 }
 
 /// Sends queued packets within the quota, unless another thread is in the driver.
@@ -321,15 +313,11 @@ fn run_batch<A: Arch>(
     let txq = &cx.dev.txqs[usize::from(driven.txq)];
     let mut in_driver = InDriver::enter(owner, driven);
     let InDriver { owner, driven, .. } = &mut in_driver;
-    let ours = owner.drive(driven, |d| {
+    owner.drive(driven, |d| {
         d.sent = txq.transmit(root.index, &mut d.batch, cx, &mut d.drops);
         d.back = true;
         txq.reap_or_leave(root.index, cx);
     });
-    if !ours {
-        mem::forget(in_driver);
-        return Going::Gone;
-    }
     A::touch(|| owner.core(), Memory::Queue);
     owner.core().returned(root, driven, cx)
 }

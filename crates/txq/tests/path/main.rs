@@ -4,7 +4,6 @@
 #[path = "../device/mod.rs"]
 mod device;
 
-mod ahead;
 mod bql;
 mod completions;
 mod copies;
@@ -27,6 +26,7 @@ mod missed_wake;
 mod moderation;
 mod permit;
 mod pool_modes;
+mod portions;
 mod reclaim;
 mod room;
 mod senders;

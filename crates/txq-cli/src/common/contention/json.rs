@@ -12,8 +12,7 @@ pub fn recorded(object: &mut Map<String, Value>, report: &ContentionReport) {
         Retry::ALL.iter().map(|&retry| (retry.name().to_owned(), json!(report.retries[retry as usize])));
     object.insert("retries".into(), Value::Object(retries.into_iter().collect()));
     object.insert("drained_packets".into(), bars::json(&report.drained));
-    let offs = report.hand_offs;
-    object.insert("hand_offs".into(), json!({ "to_worker": offs.to_worker, "to_sender": offs.to_sender }));
+    object.insert("hand_offs".into(), json!(report.hand_offs));
 }
 
 fn site(row: &SiteReport) -> Value {

@@ -22,7 +22,7 @@ fn snapshot() -> Snapshot {
     htb.more.insert("tokens".to_owned(), -124);
     let device = Device {
         name: "wan\\0\n".to_owned(),
-        counters: counted(&[("tx_packets", 5), ("queued", 2), ("hand_offs_worker", 8)]),
+        counters: counted(&[("tx_packets", 5), ("queued", 2), ("hand_offs", 8)]),
         txqs: [(0, counted(&[("packets", 5), ("stopped", 1)]))].into(),
         senders: vec![Sender {
             index: 0,
@@ -70,7 +70,7 @@ fn each_value_has_its_labels() {
         r#"txq_device_latency_seconds_count{dev="wan\\0\n",to="completion"} 4"#,
         r#"txq_device_lateness_seconds_bucket{dev="wan\\0\n",le="0.000000001"} 2"#,
         r#"txq_device_lateness_seconds_bucket{dev="wan\\0\n",le="0.000008192"} 7"#,
-        r#"txq_device_hand_offs_total{dev="wan\\0\n",to="worker"} 8"#,
+        r#"txq_device_hand_offs_total{dev="wan\\0\n"} 8"#,
         r#"txq_lock_contended_total{dev="wan\\0\n",lock="root lock",site="enqueue"} 3"#,
         r#"txq_lock_wait_seconds_total{dev="wan\\0\n",lock="root lock",site="enqueue"} 2.5"#,
         r#"txq_device_retries_total{dev="wan\\0\n",word="push to the defer list"} 6"#,

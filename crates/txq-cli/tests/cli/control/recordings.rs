@@ -75,7 +75,7 @@ fn a_running_programs_times_are_counted() {
     // The file has the waits for locks recorded.
     let counters = &last(&place.good("stat --name mine --json"))[0]["counters"];
     assert!(counters["lock_root-lock_worker_acquisitions"].as_u64() > Some(0), "{counters:#}");
-    assert!(counters["retries_push-to-the-defer-list"].is_u64() && counters["hand_offs_sender"].is_u64());
+    assert!(counters["retries_push-to-the-defer-list"].is_u64() && counters["hand_offs"].is_u64());
     // Calls are not timed in this run.
     let none = place.txq("hist --name mine --duration 1ms");
     assert!(none.status.code() == Some(1) && none.stderr.contains("xmit_times(true)"), "{}", none.stderr);

@@ -134,12 +134,6 @@ impl Permit {
 }
 
 impl<A: Arch> Core<A> {
-    /// Whether a permit is in force.
-    #[inline]
-    pub(crate) fn has_permit(&self) -> bool {
-        self.permit.left > 0
-    }
-
     /// Returns whether `batch` may bypass the qdisc, as far as the qdisc is concerned; if so, the batch is counted as sent by
     /// it.
     #[inline]

@@ -6,22 +6,16 @@
 //! A preempted owner delays the packets, which is inevitable, but blocks no sender. A sender waits, for a bounded time, only
 //! while the list is full (`enqueue/room.rs`).
 //!
-//! There are two ownerships, for two kinds of work. The [`QDISC`] owner enqueues and dequeues; the [`DRIVER`] owner sends
-//! the batch. While one sender has the queue to itself, it keeps [`QDISC`] while it is in the driver, which costs nothing.
-//! While others push packets, it releases [`QDISC`] before it calls the driver, so that another sender enqueues meanwhile:
-//! two stages of a pipeline. When the driver returns, it retakes [`QDISC`]. If another thread owns it, this one publishes
-//! its result in `driven`, clears [`DRIVER`] and returns. The [`QDISC`] owner then finds [`DRIVER`] clear, absorbs the
-//! result and sends in its place.
+//! The owner keeps the queue while it is in the driver. If it released the queue there, as a holder of the root lock does, the
+//! next sender would own it for a packet or two, and the qdisc's state would move to another CPU with each call of the driver.
 //!
 //! ```text
-//!   word = list of batches, newest first | QDISC | DRIVER | AGAIN
+//!   word = list of batches, newest first | OWNED | AGAIN
 //!
-//!   step       QDISC clear                    QDISC set
-//!   sender     set QDISC, gather, enqueue     push the batch onto the list, return
-//!   to driver                                 clear QDISC, set DRIVER (only while others push)
-//!   return     set QDISC, clear DRIVER        publish the result, clear DRIVER, return
-//!   leave                                     list empty, no AGAIN, no published result: clear QDISC; else go on
-//!   tired                                     clear QDISC and AGAIN; the next sender or the worker takes the queue
+//!   step       OWNED clear                    OWNED set
+//!   sender     set OWNED, gather, enqueue     push the batch onto the list, return
+//!   leave                                     list empty, no AGAIN: clear OWNED; else go on
+//!   tired                                     clear OWNED and AGAIN; the next sender or the worker takes the queue
 //! ```
 //!
 //! A turn is bounded (`run::turn`). If packets are left at its end, the owner frees the queue with the batches still on the
@@ -53,20 +47,18 @@ use crate::generic::datapath::Root;
 use crate::generic::enqueue::QUEUE;
 use crate::generic::enqueue::intake::Intake;
 use crate::generic::enqueue::room::Patience;
-use crate::generic::run::{Bypass, Driven, Owner, bypass, turn};
+use crate::generic::run::{Bypass, Owner, bypass, turn};
 
 mod owner;
 
 use owner::CombineTurn;
 
-/// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
-const QDISC: usize = 1;
-/// A thread is in the driver and has released the qdisc.
-const DRIVER: usize = 2;
+/// A thread owns the queue.
+const OWNED: usize = 1;
 /// The owner must check once more for packets to send before it leaves.
-const AGAIN: usize = 4;
+const AGAIN: usize = 2;
 /// The bits that are not the list. A slot's address is a multiple of 128.
-const WORD_FLAGS: usize = QDISC | DRIVER | AGAIN;
+const WORD_FLAGS: usize = OWNED | AGAIN;
 
 type Word<A> = *mut Slot<A>;
 
@@ -92,37 +84,31 @@ fn with<A: Arch>(word: Word<A>, set: usize, clear: usize) -> Word<A> {
 
 struct Combine<A: Arch> {
     defer: CachePadded<Defer<A>>,
-    /// Accessed only by the thread that set `QDISC`.
+    /// Accessed only by the thread that set `OWNED`.
     owner_state: CachePadded<A::Cell<OwnerState<A>>>,
-    /// The result of a driver call that returned while another thread owned the qdisc. Belongs to the thread that set
-    /// `DRIVER`; while `DRIVER` is clear, to the `QDISC` owner, which finds a result here if the core is running.
-    driven: CachePadded<A::Cell<Driven<A>>>,
     max_burst: u32,
 }
 
 /// The line that senders write.
 struct Defer<A: Arch> {
-    /// The newest batch on the list, and the flags [`QDISC`], [`DRIVER`] and [`AGAIN`]. Null: the queue is free and no
+    /// The newest batch on the list, and the flags [`OWNED`] and [`AGAIN`]. Null: the queue is free and no
     /// packet waits for an owner.
     ///
-    /// Written by senders (push a batch), by senders, visits and the worker (take the free queue), by the `QDISC` owner
-    /// (take the list, enter the driver, leave), by the `DRIVER` owner (return), and by the worker and threads that make
-    /// room in the device (set `AGAIN`). Each write is an exchange: it releases the writer's batch or its work as the owner,
+    /// Written by senders (push a batch), by senders, visits and the worker (take the free queue), by the owner (take
+    /// the list, leave), and by the worker and threads that make room in the device (set `AGAIN`). Each write is an exchange: it releases the writer's batch or its work as the owner,
     /// and acquires the last owner's work and the batches on the list. Two exchanges order one way only: taking the null
-    /// word acquires, and freeing a word that is just `QDISC` releases.
+    /// word acquires, and freeing a word that is just `OWNED` releases.
     word: A::AtomicPtr<Slot<A>>,
     /// Packets pushed since the list was last taken, without those that found it empty (`defer_count`). Senders add to it
-    /// before they push, and read it; the `QDISC` owner resets it after it has taken the list. Relaxed: a bound that orders
+    /// before they push, and read it; the owner resets it after it has taken the list. Relaxed: a bound that orders
     /// nothing.
     count: A::AtomicU32,
 }
 
-/// The state that `QDISC` guards.
+/// The state that `OWNED` guards.
 struct OwnerState<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
-    /// Whether others pushed packets during the last turn. True before the first turn, since that is not yet known.
-    crowded: bool,
 }
 
 // SAFETY: only the owners that the word names access the cells, one thread at a time, and the content is `Send`.
@@ -132,11 +118,10 @@ unsafe impl<A: Arch> Sync for Combine<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let word = A::AtomicPtr::new(ptr::null_mut());
-    let owned = OwnerState { core, intake: Intake::new(), crowded: true };
+    let owned = OwnerState { core, intake: Intake::new() };
     Box::new(Combine {
         defer: CachePadded::new(Defer { word, count: A::AtomicU32::new(0) }),
         owner_state: CachePadded::new(A::Cell::new(owned)),
-        driven: CachePadded::new(A::Cell::new(Driven::new())),
         max_burst,
     })
 }
@@ -161,7 +146,7 @@ impl<A: Arch> Combine<A> {
     /// Takes the qdisc if it is free; returns whether it did.
     #[inline]
     fn try_own(&self) -> bool {
-        self.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, 0))).is_ok()
+        self.exchange(|word| (!is(word, OWNED)).then(|| with(word, OWNED, 0))).is_ok()
     }
 
     /// Counts `n` packets for the list, unless the list is empty; returns whether it has room for them.
@@ -210,9 +195,9 @@ impl<A: Arch> Combine<A> {
         let mut tries = 0;
         let _ = self.exchange(|word| {
             tries += 1;
-            owned = or_own && !is(word, QDISC);
+            owned = or_own && !is(word, OWNED);
             if owned {
-                return Some(with(word, QDISC, 0));
+                return Some(with(word, OWNED, 0));
             }
             // SAFETY: the chain is this thread's alone until the exchange succeeds.
             unsafe { chain.as_ref().link().with_mut(|l| *l = list(word)) };
@@ -231,11 +216,9 @@ impl<A: Arch> Combine<A> {
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = CombineTurn { queue: self, has: true, contended: false };
-        let OwnerState { core, intake, crowded, .. } = owner.owner_state();
-        // A bypass keeps the qdisc while it is in the driver: not while other senders push.
-        let alone = core.has_permit() || (intake.is_empty() && !*crowded);
-        let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
-        let own = with::<A>(ptr::null_mut(), QDISC, 0);
+        let OwnerState { core, intake } = owner.owner_state();
+        let bypassed = if intake.is_empty() { bypass(core, root, batch, cx) } else { Bypass::No };
+        let own = with::<A>(ptr::null_mut(), OWNED, 0);
         self.owner_state.access_ends();
         // Release: this owner's work, to the next owner.
         if let Bypass::Done(verdict) = bypassed
@@ -286,7 +269,7 @@ enum Put {
 impl<A: Arch> CoreAccess<A> for Combine<A> {
     #[inline]
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let own = with::<A>(ptr::null_mut(), QDISC, 0);
+        let own = with::<A>(ptr::null_mut(), OWNED, 0);
         // The queue is free and no packet waits. Acquire: the last owner's work.
         if self.defer.word.compare_exchange(ptr::null_mut(), own, Acquire, Relaxed).is_ok() {
             return self.submit_alone(root, batch, cx);
@@ -303,15 +286,15 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         let before = self
-            .exchange(|word| Some(if is(word, QDISC) { with(word, AGAIN, 0) } else { with(word, QDISC, 0) }));
-        if before.is_ok_and(|before| !is(before, QDISC)) {
+            .exchange(|word| Some(if is(word, OWNED) { with(word, AGAIN, 0) } else { with(word, OWNED, 0) }));
+        if before.is_ok_and(|before| !is(before, OWNED)) {
             let _ = self.own(root, &mut PacketList::new(), cx);
         }
     }
 
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         while !self.try_own() {
-            self.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
+            self.defer.word.wait_until(Relaxed, |word| !is(word, OWNED));
         }
         self.with_core_owned(f)
     }
@@ -321,7 +304,7 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
     }
 
     fn try_notify_owner(&self) -> bool {
-        self.exchange(|word| is(word, QDISC | DRIVER).then(|| with(word, AGAIN, 0))).is_ok()
+        self.exchange(|word| is(word, OWNED).then(|| with(word, AGAIN, 0))).is_ok()
     }
 
     fn is_behind(&self, long: u32) -> bool {
@@ -335,7 +318,6 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
     fn name_lines(&self) {
         A::name(&self.defer, "combine's word");
         A::name(&self.owner_state, QUEUE);
-        A::name(&self.driven, "what comes back from the driver");
     }
 }
 

@@ -127,12 +127,11 @@ impl<A: Arch> Owner<A> for RootHolder<'_, A> {
     }
 
     #[inline]
-    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) {
         self.busy = None;
         self.held.unlocked_at(Site::Retake, || {
             let _lent = Lent::<A>::begin();
             f(driven);
         });
-        true
     }
 }

@@ -26,7 +26,7 @@ impl<A: Arch> Datapath<A> {
             root.with_core(self, |core| {
                 if let Some(record) = &core.record {
                     report.drained.merge(&record.drained);
-                    report.hand_offs.merge(record.hand_offs);
+                    report.hand_offs += record.hand_offs;
                 }
             });
         }

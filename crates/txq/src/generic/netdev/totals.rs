@@ -23,7 +23,7 @@ impl<A: Arch> Shared<A> {
                 stats.bytes_sent += c.sent_bytes;
                 stats.dropped.merge(&c.drops);
                 stats.requeues += c.requeues;
-                stats.hand_offs.merge(c.hand_offs);
+                stats.hand_offs += c.hand_offs;
                 // Wrapping: a qdisc may report any number of packets; the audit reports a wrong one.
                 stats.queued = stats.queued.wrapping_add(c.held).wrapping_add(c.in_driver);
             });

@@ -5,7 +5,6 @@ use std::mem;
 use txq_core::arch::{Arch, Memory, Work};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
-use txq_core::stats::contention::HandOff;
 use txq_sched::generic::qdisc::{Budget, Qdisc};
 
 use crate::generic::datapath::{Core, Ctx, Datapath, Root};
@@ -209,8 +208,7 @@ impl<A: Arch> Core<A> {
 }
 
 impl<A: Arch> Core<A> {
-    /// Counts a batch that the driver has returned, and requeues the packets that it refused. The caller is the owner that
-    /// sent the batch, or the owner that absorbs its result.
+    /// Counts a batch that the driver has returned, and requeues the packets that it refused.
     pub(super) fn returned(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) -> Going {
         let Driven { batch, txq, packets, purges, sent, drops, .. } = driven;
         self.counters.in_driver = 0;
@@ -237,13 +235,6 @@ impl<A: Arch> Core<A> {
             None => {}
         }
         Going::Blocked
-    }
-
-    /// As [`returned`](Core::returned), for an owner that takes the result of another thread's driver call.
-    pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
-        self.note_hand_off(HandOff::Sender);
-        self.running = false;
-        let _ = self.returned(root, driven, cx);
     }
 
     /// Requeues packets that the driver refused: where the qdisc had them, or in front of all others.

@@ -33,10 +33,7 @@ pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut
         }
         let mut in_driver = InDriver::enter(owner, &mut driven);
         let InDriver { owner, driven, .. } = &mut in_driver;
-        if !owner.drive(driven, |d| forward(root, &mut d.batch, cx)) {
-            std::mem::forget(in_driver);
-            return Going::Gone;
-        }
+        owner.drive(driven, |d| forward(root, &mut d.batch, cx));
         let _ = owner.core().returned(root, driven, cx);
     }
     Going::On

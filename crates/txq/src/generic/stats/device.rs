@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use txq_core::drop::DropCounts;
-use txq_core::stats::contention::HandOffs;
 
 use crate::generic::bql::BqlState;
 use crate::generic::txqueue::TxCounters;
@@ -28,8 +27,8 @@ pub struct DeviceStats {
     pub queued: u64,
     /// Number of times that the driver refused a packet.
     pub requeues: u64,
-    /// Queues that their owner left to another thread with packets in them: at the end of its quota, or of its time.
-    pub hand_offs: HandOffs,
+    /// Queues with packets in them that an owner left to a worker: at the end of its quota, or of its time.
+    pub hand_offs: u64,
     /// Packets sent that the device still keeps.
     pub in_flight: u64,
     /// The counters of each txq.

@@ -121,8 +121,7 @@ fn contention(name: &str, found: &Contention) -> (String, Vec<String>) {
     if found.report.sites.is_empty() {
         lines.push("no lock was taken in this time".to_owned());
     }
-    let offs = found.report.hand_offs;
     lines.push(String::new());
-    lines.push(format!("hand-offs: {} to the worker, {} to another sender", offs.to_worker, offs.to_sender));
+    lines.push(format!("hand-offs: {} to the worker", found.report.hand_offs));
     (title, lines)
 }

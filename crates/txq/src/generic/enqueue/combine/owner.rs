@@ -1,21 +1,21 @@
 //! The owner of a combine queue, for one turn.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::{mem, ptr};
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use txq_core::packet::PacketList;
 
-use super::{AGAIN, Combine, DRIVER, OwnerState, QDISC, flagged, is, list, with};
+use super::{AGAIN, Combine, OWNED, OwnerState, flagged, is, list, with};
 use crate::generic::datapath::Core;
 use crate::generic::datapath::Ctx;
 use crate::generic::datapath::Root;
-use crate::generic::run::{Driven, Owner};
+use crate::generic::run::Owner;
 
-/// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
+/// The queue's owner, for one turn.
 pub(super) struct CombineTurn<'w, A: Arch> {
     pub(super) queue: &'w Combine<A>,
-    /// Whether it has the qdisc.
+    /// Whether it still owns the queue.
     pub(super) has: bool,
     /// Whether this turn has taken packets that others pushed.
     pub(super) contended: bool,
@@ -25,8 +25,8 @@ impl<A: Arch> CombineTurn<'_, A> {
     #[inline]
     pub(super) fn owner_state(&mut self) -> &mut OwnerState<A> {
         debug_assert!(self.has);
-        // SAFETY: this thread has set `QDISC` and alone accesses the cell. The borrow ends with the borrow of `self`, so
-        // none is alive when `drive`, `leave` or `drop` clears the bit.
+        // SAFETY: this thread has set `OWNED` and alone accesses the cell. The borrow ends with the borrow of `self`, so
+        // none is alive when `leave` or `drop` clears the bit.
         self.queue.owner_state.with_mut(|o| unsafe { &mut *o })
     }
 
@@ -49,24 +49,6 @@ impl<A: Arch> CombineTurn<'_, A> {
         self.owner_state().intake.next(usize::MAX, &mut listed);
         self.core().admit_later(&mut listed);
     }
-
-    /// Clears `DRIVER` after the driver has returned. Retakes the qdisc and returns true; or, if another thread owns it,
-    /// publishes the batch in `driven` and returns false.
-    fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
-        let queue = self.queue;
-        // SAFETY: this thread owns the driver: `DRIVER` stays set until the exchange below clears it.
-        let swap = |driven: &mut Driven<A>| queue.driven.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
-        let mut laid_down = false;
-        let before = queue.exchange(|word| {
-            if is(word, QDISC) != laid_down {
-                swap(driven);
-                laid_down = !laid_down;
-            }
-            Some(if laid_down { with(word, 0, DRIVER) } else { with(word, QDISC, DRIVER) })
-        });
-        self.has = before.is_ok_and(|before| !is(before, QDISC));
-        self.has
-    }
 }
 
 impl<A: Arch> Owner<A> for CombineTurn<'_, A> {
@@ -85,14 +67,8 @@ impl<A: Arch> Owner<A> for CombineTurn<'_, A> {
         cx: &mut Ctx<'_, A>,
     ) -> usize {
         let queue = self.queue;
-        // Acquire: the result of the thread that cleared `DRIVER`.
-        let word = queue.defer.word.load(Acquire);
-        let listed = !list::<A>(word).is_null();
-        let OwnerState { core, intake, .. } = self.owner_state();
-        if core.is_running() && !is(word, DRIVER) {
-            // SAFETY: `DRIVER` is clear, so the cell belongs to the `QDISC` owner: this thread.
-            queue.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
-        }
+        let listed = !list::<A>(queue.defer.word.load(Relaxed)).is_null();
+        let intake = &mut self.owner_state().intake;
         if intake.is_empty() && listed {
             self.refill();
             self.owner_state().intake.append(own);
@@ -113,51 +89,22 @@ impl<A: Arch> Owner<A> for CombineTurn<'_, A> {
         batches
     }
 
-    #[inline]
-    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        if !self.contended && !self.owner_state().crowded {
-            f(driven);
-            return true;
-        }
-        /// Waits for the qdisc when the driver panics, so that the owner can correct the counters.
-        struct Unwound<'o, 'w, A: Arch>(&'o mut CombineTurn<'w, A>);
-        impl<A: Arch> Drop for Unwound<'_, '_, A> {
-            fn drop(&mut self) {
-                let CombineTurn { queue, has, .. } = self.0;
-                while queue.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, DRIVER))).is_err() {
-                    queue.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
-                }
-                *has = true;
-            }
-        }
-        self.has = false;
-        self.queue.owner_state.access_ends();
-        let _ = self.queue.exchange(|word| Some(with(word, DRIVER, QDISC)));
-        let unwound = Unwound(self);
-        f(driven);
-        mem::forget(unwound);
-        self.come_back(driven)
-    }
-
     fn waits(&mut self) -> bool {
         !self.owner_state().intake.is_empty() || !list::<A>(self.queue.defer.word.load(Relaxed)).is_null()
     }
 
     #[inline]
     fn leave(&mut self, tired: bool) -> bool {
-        let (queue, contended) = (self.queue, self.contended);
-        let owned = self.owner_state();
-        let waiting = !owned.intake.is_empty();
+        let queue = self.queue;
+        let waiting = !self.owner_state().intake.is_empty();
         if waiting && !tired {
             return false;
         }
-        owned.crowded = contended;
-        let running = owned.core.is_running();
         let mut left = waiting;
         queue.owner_state.access_ends();
         let ended = queue.exchange(|word| {
-            left = waiting || !list(word).is_null() || is(word, AGAIN) || (running && !is(word, DRIVER));
-            (tired || !left).then(|| with(word, 0, QDISC | AGAIN))
+            left = waiting || !list(word).is_null() || is(word, AGAIN);
+            (tired || !left).then(|| with(word, 0, OWNED | AGAIN))
         });
         match ended {
             Ok(_) => self.has = false,
@@ -172,7 +119,7 @@ impl<A: Arch> Drop for CombineTurn<'_, A> {
     fn drop(&mut self) {
         if self.has {
             // The qdisc or the driver has panicked. The worker runs the queue.
-            let _ = self.queue.exchange(|word| Some(with(word, 0, QDISC)));
+            let _ = self.queue.exchange(|word| Some(with(word, 0, OWNED)));
         }
     }
 }

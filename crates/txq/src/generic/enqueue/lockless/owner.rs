@@ -152,14 +152,13 @@ impl<A: Arch> Owner<A> for LocklessTurn<'_, A> {
     }
 
     #[inline]
-    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) {
         let bypassed = driven.bypassed && !self.drained_lists;
         if !bypassed {
             self.count();
         }
         f(driven);
         self.bypassed = bypassed && driven.is_done();
-        true
     }
 
     fn waits(&mut self) -> bool {
