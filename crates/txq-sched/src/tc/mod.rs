@@ -32,6 +32,8 @@ pub use error::{ParseError, set_once};
 pub use estimator::Estimator;
 pub use handle::Handle;
 pub use header::Header;
+#[cfg(test)]
+pub(crate) use lex::syntax_of;
 pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
