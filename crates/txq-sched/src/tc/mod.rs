@@ -23,7 +23,9 @@ mod units;
 mod unknown;
 
 pub(crate) use abbrev::full;
-pub use class::{ClassHeader, ClassInfo, class_json, class_text};
+#[cfg(feature = "json")]
+pub use class::class_json;
+pub use class::{ClassHeader, ClassInfo, class_text};
 #[doc(hidden)]
 pub use command::batch;
 pub use command::{BatchError, Command, Object, Verb};
@@ -37,7 +39,9 @@ pub(crate) use lex::syntax_of;
 pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
-pub use show::{QdiscInfo, SentRate, show_json, show_text};
+#[cfg(feature = "json")]
+pub use show::show_json;
+pub use show::{QdiscInfo, SentRate, show_text};
 pub(crate) use stab::SizeTable;
 pub use stab::Stab;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
