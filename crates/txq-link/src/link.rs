@@ -40,7 +40,7 @@ impl<T: Payload> Link<T> {
     /// Builds the link that `text` describes. All random decisions depend on `seed` alone.
     ///
     /// A line is a qdisc in tc's words, which both directions have, or follows `up` or `down`. Packets pass the qdiscs of a chain,
-    /// which `|` joins, one after the other. A direction without a line loses and delays nothing. Further lines are commands of tc:
+    /// which `|` joins, from left to right; `txq shell` makes one tree of them, in which a netem has the packets before the others. A direction without a line loses and delays nothing. Further lines are commands of tc:
     /// their `dev up` is the first qdisc upwards, `dev up2` the second, and without a device they are for the first of both
     /// directions. `at 5s` before a command executes it at that time. `#` begins a comment.
     ///

@@ -346,7 +346,7 @@ impl Transmit for Tx {
                     (self.retry, self.tries, self.was_refused) = (SOCKET_RETRY.0, 0, false);
                     batch.move_front(sent, &mut done);
                     cx.sent_all(&mut done);
-                    socket.left(sent as i32);
+                    self.sockets.left(socket, sent as i32);
                     continue;
                 }
                 Err(Failed::Bad) => (1, DropReason::HdrTrunc),
@@ -360,7 +360,7 @@ impl Transmit for Tx {
             for packet in (0..packets).map_while(|_| batch.pop_front()) {
                 cx.drop(packet, reason);
             }
-            socket.left(packets as i32);
+            self.sockets.left(socket, packets as i32);
         }
         Status::Ok
     }

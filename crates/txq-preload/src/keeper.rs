@@ -170,6 +170,7 @@ fn end(process: &Process, settings: &Settings) {
             "queued": stats.queued,
             "passed": process::passed(),
             "io_uring": process::has_io_uring(),
+            "tcp": process::has_tcp(),
             "qdiscs": tc::show_json(&qdiscs, true),
             "text": tc::show_text(&qdiscs, true),
         }),

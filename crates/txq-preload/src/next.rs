@@ -12,7 +12,7 @@ use crate::stack::on_own_stack;
 use crate::sys::{errno, set_errno};
 
 /// The names of all replaced functions that are called here.
-const NAMES: [&CStr; 19] = [
+const NAMES: [&CStr; 29] = [
     c"send",
     c"sendto",
     c"sendmsg",
@@ -32,6 +32,16 @@ const NAMES: [&CStr; 19] = [
     c"dup3",
     c"prctl",
     c"pthread_create",
+    c"poll",
+    c"ppoll",
+    c"__poll_chk",
+    c"__ppoll_chk",
+    c"select",
+    c"pselect",
+    c"epoll_ctl",
+    c"epoll_wait",
+    c"epoll_pwait",
+    c"epoll_pwait2",
 ];
 
 /// The functions by number; null until the first call. Any thread may set one, to the one value.

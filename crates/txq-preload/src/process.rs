@@ -16,7 +16,7 @@ use txq::{NetDev, Sender};
 use crate::driver::Out;
 use crate::keeper::{self, Keeper, Work};
 use crate::record::Record;
-use crate::socket::Sockets;
+use crate::socket::{Sockets, forget_full};
 use crate::sys;
 use crate::table::{Entry, TABLE};
 
@@ -151,6 +151,11 @@ pub(crate) fn is_own(fd: c_int) -> bool {
 /// Notes that the program sends by TCP.
 pub(crate) fn note_tcp() {
     HAS_TCP.store(true, Relaxed);
+}
+
+/// Returns whether the program sends by TCP.
+pub(crate) fn has_tcp() -> bool {
+    HAS_TCP.load(Relaxed)
 }
 
 /// Returns the number of messages that went to the kernel as they were.
@@ -291,6 +296,7 @@ extern "C" fn in_child() {
         TABLE.forget(0, c_int::MAX as usize, |_| {});
     }
     IS_STARTING.store(0, Relaxed);
+    forget_full();
     PASSED.store(0, Relaxed);
     HAS_TCP.store(false, Relaxed);
 }
@@ -313,7 +319,7 @@ pub(crate) fn ending() -> bool {
 /// Reports that the process ends without a device.
 pub(crate) fn ended_without() {
     let Some(settings) = SETTINGS.get() else { return };
-    record(settings, json!({ "event": "exited", "io_uring": has_io_uring(), "tcp": HAS_TCP.load(Relaxed) }));
+    record(settings, json!({ "event": "exited", "io_uring": has_io_uring(), "tcp": has_tcp() }));
 }
 
 /// Drains and ends the device, because the program is about to restrict its own system calls (seccomp): it would be killed for those of

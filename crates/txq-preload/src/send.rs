@@ -1,6 +1,7 @@
 //! A call of the program that sends: through the device, or to the kernel as it is.
 
 use std::ffi::c_int;
+use std::mem;
 use std::sync::atomic::Ordering::*;
 
 use txq::Sender;
@@ -11,7 +12,7 @@ use crate::driver::{Tag, with_verified};
 use crate::memory::Readable;
 use crate::message::{Parts, Said, control, destination};
 use crate::process::{self, Process};
-use crate::socket::{Facts, Socket, State};
+use crate::socket::{Facts, Socket, Sockets, State};
 use crate::stack::on_own_stack;
 use crate::sys::{self, Undisturbed};
 use crate::table::{Entry, TABLE};
@@ -20,10 +21,15 @@ use crate::table::{Entry, TABLE};
 const CARRIED_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
 /// Maximum number of datagrams that the kernel cuts a message into (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS: usize = 64;
-/// How long a call on a socket that does not block waits, in nanoseconds, so that a program that polls does not turn at once.
+/// How long a call on a socket that does not block waits if the call before it found no room either, in nanoseconds: the program tries
+/// again at once, instead of waiting for the socket to be writable.
 const NONBLOCKING: u64 = 1_000_000;
+/// How long such a call waits for the buffers of datagrams that have left, in nanoseconds: the program may have been told that there is room.
+const FREED: u64 = 1_000_000_000;
+/// The longest sleep of that wait, in nanoseconds.
+const FREED_CHECK_NS: u64 = 50_000;
 /// The longest sleep of a waiting call before it checks again, in nanoseconds: datagrams that a qdisc drops wake nobody.
-const ROOM_CHECK_NS: u64 = 10_000_000;
+pub(crate) const ROOM_CHECK_NS: u64 = 10_000_000;
 
 /// What becomes of a call.
 pub(crate) enum Outcome {
@@ -38,8 +44,19 @@ pub(crate) enum Outcome {
 /// The result of one attempt.
 enum Attempt {
     Over(Outcome),
-    /// There is no room for the first message: the socket's index, the value of its word of wakes before, and the socket's timeout.
-    Full(u32, u32, Option<u64>),
+    /// There is no room for the first message.
+    Full(Full),
+}
+
+/// A socket without room.
+struct Full {
+    index: u32,
+    /// The value of the socket's word of wakes before.
+    seen: u32,
+    /// How long a call on a blocking socket waits, in nanoseconds; `None` for ever.
+    timeout: Option<u64>,
+    /// How long a call on a socket that does not block waits, in nanoseconds.
+    patience: u64,
 }
 
 /// Messages of one call.
@@ -75,8 +92,8 @@ fn attempts(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
         drop(undisturbed);
         match attempt {
             Ok(Attempt::Over(outcome)) => return outcome,
-            Ok(Attempt::Full(index, seen, timeout)) => {
-                if !waited.again(fd, flags, index, seen, timeout) {
+            Ok(Attempt::Full(full)) => {
+                if !waited.again(fd, flags, &full) {
                     return Outcome::Error(libc::EAGAIN);
                 }
             }
@@ -95,22 +112,26 @@ struct Waited {
     nanos: u64,
     /// How long it may wait; `None` before the first wait.
     bound: Option<u64>,
+    /// The longest sleep; `None` before the first wait.
+    check: Option<u64>,
 }
 
 impl Waited {
     /// Sleeps until there may be room; returns false if the call may not wait any longer.
-    fn again(&mut self, fd: c_int, flags: c_int, index: u32, seen: u32, timeout: Option<u64>) -> bool {
+    fn again(&mut self, fd: c_int, flags: c_int, full: &Full) -> bool {
         let bound = *self.bound.get_or_insert_with(|| {
             let waits = flags & libc::MSG_DONTWAIT == 0 && !sys::is_nonblocking(fd);
-            if waits { timeout.unwrap_or(u64::MAX) } else { NONBLOCKING }
+            if waits { full.timeout.unwrap_or(u64::MAX) } else { full.patience }
         });
+        let check = if full.patience == FREED { FREED_CHECK_NS } else { ROOM_CHECK_NS };
+        self.check = self.check.or(Some(check));
         let left = bound.saturating_sub(self.nanos);
         if left == 0 {
             return false;
         }
         let before = txq::Instant::now();
-        if let Some(socket) = process::running().and_then(|process| process.sockets.get(index)) {
-            sys::sleep_while(&socket.wakes, seen, left.min(ROOM_CHECK_NS));
+        if let Some(socket) = process::running().and_then(|process| process.sockets.get(full.index)) {
+            sys::sleep_while(&socket.wakes, full.seen, left.min(self.check.unwrap_or(check)));
         }
         let slept = (txq::Instant::now() - before).as_nanos() as u64;
         self.nanos = self.nanos.saturating_add(slept.max(1));
@@ -119,7 +140,7 @@ impl Waited {
 }
 
 /// Returns the index of the socket that a descriptor names, and takes the descriptor into the table.
-fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Process, u32)> {
+pub(crate) fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Process, u32)> {
     match (TABLE.get(fd), process) {
         (Entry::Other, _) => None,
         (Entry::Socket(index), Some(process)) => Some((process, index)),
@@ -158,8 +179,8 @@ fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
         let _ = socket.facts(&mut state, fd);
         state.is_corked |= flags & libc::MSG_MORE != 0;
         if state.is_corked && state.flow.outstanding() > 0 {
-            let waiting = state.flow.outstanding() as i32;
-            return Attempt::Full(index, wait_for(socket, waiting), None);
+            let seen = wait_for(process.sockets, socket, &mut state, 0, 0);
+            return Attempt::Full(Full { index, seen, timeout: None, patience: 0 });
         }
         if state.is_corked || flags & !CARRIED_FLAGS != 0 {
             process::count_passed();
@@ -167,7 +188,9 @@ fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
         }
         return process.with_sender(|sender| {
             let Some(sender) = sender else { return kernel };
-            with_verified(index, fd, || hand_in(sender, index, socket, &mut state, messages, fd))
+            with_verified(index, fd, || {
+                hand_in(sender, (process.sockets, index), socket, &mut state, messages, fd)
+            })
         });
     }
     kernel
@@ -176,7 +199,7 @@ fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
 /// Hands the messages of a call to the device, until one does not fit.
 fn hand_in(
     sender: &mut Sender,
-    index: u32,
+    (sockets, index): (&Sockets, u32),
     socket: &Socket,
     state: &mut State,
     messages: &impl Messages,
@@ -184,13 +207,14 @@ fn hand_in(
 ) -> Attempt {
     let over = Attempt::Over;
     let Ok(facts) = socket.facts(state, fd) else { return over(Outcome::Kernel) };
+    let was_full = socket.is_full();
     let met = socket.error.swap(0, Relaxed);
     // An error of an earlier datagram says nothing about another destination, or another length.
     if met != 0 && met != libc::EMSGSIZE && facts.peer.is_some() {
         return over(Outcome::Error(met));
     }
     let mut list = PacketList::new();
-    let (mut done, mut first, mut memory) = (0, 0, Readable::new());
+    let (mut done, mut first, mut limit, mut memory) = (0, 0, u64::MAX, Readable::new());
     while done < messages.len() {
         let planned = messages
             .get(done, &mut memory)
@@ -202,15 +226,27 @@ fn hand_in(
             }
             break;
         };
-        let room = room(socket, state, list.len() as u64, facts.limit(planned.segment));
-        let full = match room {
+        let more = list.len() as u64;
+        limit = facts.limit(planned.segment);
+        let mut has_buffers = true;
+        let full = match room(sockets, socket, state, more, limit) {
             Ok(()) if planned.fill(sender, &facts, &mut list) => None,
-            Ok(()) => Some(wait_for(socket, 1)),
+            Ok(()) => {
+                has_buffers = false;
+                let waiting = state.flow.outstanding() + more;
+                Some(wait_for(sockets, socket, state, more, waiting.saturating_sub(1)))
+            }
             Err(seen) => Some(seen),
         };
         if let Some(seen) = full {
             if done == 0 {
-                return Attempt::Full(index, seen, facts.timeout);
+                let is_again = mem::replace(&mut state.was_refused, true);
+                let patience = match (was_full, is_again) {
+                    (false, _) if has_buffers && limit >= state.limit => FREED,
+                    (_, true) => NONBLOCKING,
+                    (_, false) => 0,
+                };
+                return Attempt::Full(Full { index, seen, timeout: facts.timeout, patience });
             }
             break;
         }
@@ -222,6 +258,9 @@ fn hand_in(
     }
     // A qdisc's drop is no error of the call, as in the kernel.
     let _verdict = sender.xmit_batch_on(&mut state.flow, &mut list);
+    (state.was_refused, state.limit) = (false, limit);
+    // The socket is not writable while it has no room for one more like the last.
+    let _ = room(sockets, socket, state, 0, limit);
     if done == 1 && state.flow.outstanding() == 0 {
         let met = socket.error.swap(0, Relaxed);
         if met != 0 {
@@ -233,22 +272,29 @@ fn hand_in(
 
 /// Returns whether a socket of which `more` datagrams are about to be queued has room for one more; the error is the value of its
 /// word of wakes from which to wait.
-fn room(socket: &Socket, state: &State, more: u64, limit: u64) -> Result<(), u32> {
-    let waiting = state.flow.outstanding() + more;
-    if waiting < limit {
+fn room(sockets: &Sockets, socket: &Socket, state: &mut State, more: u64, limit: u64) -> Result<(), u32> {
+    if state.flow.outstanding() + more < limit {
         return Ok(());
     }
     // As the kernel, which wakes a sender when half of the send buffer is free.
-    let seen = wait_for(socket, (waiting - limit / 2) as i32);
-    if state.flow.outstanding() + more < limit { Ok(()) } else { Err(seen) }
+    let seen = wait_for(sockets, socket, state, more, limit / 2);
+    if state.flow.outstanding() + more >= limit {
+        return Err(seen);
+    }
+    sockets.set_full(socket, false);
+    Ok(())
 }
 
-/// Asks for a wake when `datagrams` have left; returns the value of the word of wakes before. The orderings pair with those in
-/// `Socket::left` and `Socket::wake`. A datagram that leaves just before this asks wakes nobody, and one that has left counts as
-/// waiting until its buffer is free: the sleeping call checks again after [`ROOM_CHECK_NS`].
-fn wait_for(socket: &Socket, datagrams: i32) -> u32 {
+/// Notes that a socket is full, and asks for a wake when only `room_at` of its datagrams wait, also of the `more` that are about to be
+/// queued; returns the value of the word of wakes before. The orderings pair with those in `Sockets::left` and `Socket::wake`. A
+/// datagram that leaves just before this asks wakes nobody, and one that has left counts as waiting until its buffer is free: the
+/// sleeping call checks again after [`ROOM_CHECK_NS`].
+fn wait_for(sockets: &Sockets, socket: &Socket, state: &mut State, more: u64, room_at: u64) -> u32 {
+    state.room_at = room_at;
+    sockets.set_full(socket, true);
     let seen = socket.wakes.load(Acquire);
-    socket.wanted.store(datagrams.max(1), Release);
+    let datagrams = (state.flow.outstanding() + more).saturating_sub(room_at);
+    socket.wanted.store(datagrams.max(1) as i32, Release);
     seen
 }
 

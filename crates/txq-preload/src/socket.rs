@@ -6,6 +6,7 @@
 //! library knows and no datagram waits. Sockets are never freed, only used again, so an index in a packet is valid for ever.
 
 mod facts;
+mod room;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -18,6 +19,8 @@ use txq::Flow;
 use crate::sys::{self, Answer};
 use crate::table::{Entry, TABLE};
 pub(crate) use facts::Facts;
+use room::Room;
+pub(crate) use room::{forget_full, is_any_full};
 
 /// The kernel's identity of a socket (`asm-generic/socket.h`).
 const SO_COOKIE: c_int = 57;
@@ -50,6 +53,7 @@ pub(crate) struct Socket {
     pub(crate) wanted: AtomicI32,
     /// The word that waiting threads sleep on; each wake changes it.
     pub(crate) wakes: AtomicU32,
+    room: Room,
     state: Mutex<State>,
 }
 
@@ -61,8 +65,28 @@ pub(crate) struct State {
     /// Whether datagrams wait in the kernel for more of their bytes, or did once: then all go to the kernel, because a waiting one
     /// would become a part of another.
     pub(crate) is_corked: bool,
+    /// The number of waiting datagrams at which a full socket has room again.
+    pub(crate) room_at: u64,
+    /// How many datagrams like the last accepted one may wait.
+    pub(crate) limit: u64,
+    /// Whether the last call found no room.
+    pub(crate) was_refused: bool,
     /// What the kernel says about the socket; `None` if a call may have changed it.
     pub(crate) facts: Option<Facts>,
+}
+
+impl State {
+    fn new(names: u32) -> Self {
+        Self {
+            names,
+            flow: Flow::new(),
+            is_corked: false,
+            room_at: 0,
+            limit: 0,
+            was_refused: false,
+            facts: None,
+        }
+    }
 }
 
 impl Socket {
@@ -79,7 +103,8 @@ impl Socket {
             uncut: AtomicBool::new(false),
             wanted: AtomicI32::new(0),
             wakes: AtomicU32::new(0),
-            state: Mutex::new(State { names: 0, flow: Flow::new(), is_corked: false, facts: None }),
+            room: Room::new(),
+            state: Mutex::new(State::new(0)),
         }
     }
 
@@ -118,15 +143,8 @@ impl Socket {
         self.state().flow.outstanding() > 0
     }
 
-    /// Wakes the threads that wait, if enough datagrams have left.
-    pub(crate) fn left(&self, datagrams: i32) {
-        if self.wanted.load(Relaxed) > 0 && self.wanted.fetch_sub(datagrams, AcqRel) <= datagrams {
-            self.wake();
-        }
-    }
-
     /// Wakes the threads that wait.
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         self.wakes.fetch_add(1, Release);
         sys::wake_all(&self.wakes);
     }
@@ -148,7 +166,7 @@ impl Socket {
         Ok(self.fd.swap(fd, Relaxed))
     }
 
-    /// Forgets the duplicate, and closes it if it is still one.
+    /// Forgets the duplicate and the room, and closes them if they are still its.
     fn close_own(&self) {
         let own = self.own();
         let fd = self.fd.swap(-1, Relaxed);
@@ -158,6 +176,7 @@ impl Socket {
         if let Some(own) = own {
             sys::close(own);
         }
+        self.room.close();
     }
 }
 
@@ -210,10 +229,10 @@ impl Sockets {
 
     /// Returns whether a descriptor is the duplicate of the socket of this index.
     pub(crate) fn is_own(&self, index: u32, fd: c_int) -> bool {
-        self.get(index).is_some_and(|socket| socket.own() == Some(fd))
+        self.get(index).is_some_and(|socket| socket.own() == Some(fd) || socket.room.is(fd))
     }
 
-    /// Moves the duplicate of a socket to another number, because the program is about to use this one. Its descriptor stays open
+    /// Moves the duplicate of a socket, or its room, to another number, because the program is about to use this one. Its descriptor stays open
     /// until then.
     pub(crate) fn move_own(&self, index: u32, fd: c_int) {
         let Some(socket) = self.get(index) else { return };
@@ -221,6 +240,9 @@ impl Sockets {
         if socket.own() == Some(fd) {
             // A failure closes it: the driver makes a new one.
             let _ = socket.renew(index, fd);
+            TABLE.set(fd, Entry::Unknown);
+        } else if socket.room.is(fd) {
+            let _ = socket.room.renew(index, Some(fd));
             TABLE.set(fd, Entry::Unknown);
         }
     }
@@ -286,7 +308,7 @@ impl Sockets {
         socket.uses.fetch_add(1, Relaxed);
         socket.error.store(0, Relaxed);
         socket.uncut.store(false, Relaxed);
-        *state = State { names: 1, flow: Flow::new(), is_corked: false, facts: None };
+        *state = State::new(1);
         known.by_cookie.insert(cookie, index);
         Some(index)
     }
@@ -313,6 +335,11 @@ impl Sockets {
         known.by_cookie.remove(&socket.cookie.load(Relaxed));
         known.closing.push(index);
         drop(state);
+        // An epoll that still has it must not report the closed socket.
+        self.set_full(socket, false);
+        let own = self.own();
+        socket.room.close();
+        drop(own);
         self.sweep_known(&mut known);
     }
 

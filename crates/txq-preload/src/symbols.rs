@@ -39,6 +39,7 @@ macro_rules! refuse_own {
 mod ends;
 mod numbers;
 mod options;
+mod waits;
 
 /// One message, of the library's making.
 struct One(msghdr);
@@ -247,6 +248,14 @@ unsafe extern "C-unwind" fn syscall(
             libc::SYS_dup3 => return numbers::dup3(a as _, b as _, c as _).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => return numbers::dup2(a as _, b as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => return waits::poll(a as _, b as _, c as _).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => return waits::epoll_wait(a as _, b as _, c as _, d as _).into(),
+            libc::SYS_epoll_pwait => {
+                return waits::epoll_pwait(a as _, b as _, c as _, d as _, e as _).into();
+            }
+            libc::SYS_epoll_ctl => return waits::epoll_ctl(a as _, b as _, c as _, d as _).into(),
             libc::SYS_prctl => ends::before_prctl(a as _, b as _, c as _),
             libc::SYS_seccomp => ends::before_seccomp(a as _, c as _),
             libc::SYS_exit_group => ends::_exit(a as _),

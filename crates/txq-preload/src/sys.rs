@@ -132,6 +132,82 @@ pub(crate) fn duplicate(fd: c_int) -> Answer<c_int> {
     high.map(|fd| fd as c_int)
 }
 
+/// Returns a UNIX socket that is connected to itself, of a number that programs hardly use.
+pub(crate) fn self_connected() -> Answer<c_int> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the call takes integers.
+    let fd = answer(|| unsafe { call()(libc::SYS_socket, libc::AF_UNIX, kind, 0) })? as c_int;
+    let connected = connect_to_itself(fd);
+    let high = connected.and_then(|()| duplicate(fd));
+    close(fd);
+    high
+}
+
+fn connect_to_itself(fd: c_int) -> Answer<()> {
+    // SAFETY: all zeros are an address: the fields are integers.
+    let mut name: libc::sockaddr_un = unsafe { mem::zeroed() };
+    name.sun_family = libc::AF_UNIX as _;
+    // The kernel chooses a name if there is only the family.
+    let mut len = size_of::<libc::sa_family_t>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of the address, or writes at most as many.
+    answer(|| unsafe { call()(libc::SYS_bind, fd, &raw const name, len) })?;
+    len = size_of::<libc::sockaddr_un>() as _;
+    // SAFETY: as above.
+    answer(|| unsafe { call()(libc::SYS_getsockname, fd, &raw mut name, &raw mut len) })?;
+    // SAFETY: as above.
+    answer(|| unsafe { call()(libc::SYS_connect, fd, &raw const name, len) })?;
+    // The least: one datagram fills it.
+    let (least, size): (c_int, _) = (1, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the kernel reads one integer.
+    answer(|| unsafe {
+        call()(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &raw const least, size)
+    })
+    .map(|_| ())
+}
+
+/// Makes a socket that is connected to itself not writable.
+pub(crate) fn fill(fd: c_int) {
+    const BYTES: [u8; 2048] = [0; 2048];
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let none = ptr::null::<c_void>();
+    // SAFETY: the kernel reads the bytes.
+    let _ = answer(|| unsafe { call()(libc::SYS_sendto, fd, BYTES.as_ptr(), BYTES.len(), flags, none, 0) });
+}
+
+/// Makes a socket that is connected to itself writable.
+pub(crate) fn drain(fd: c_int) {
+    let none = ptr::null_mut::<c_void>();
+    let mut byte = 0u8;
+    // SAFETY: the kernel writes at most one byte.
+    let read = || unsafe { call()(libc::SYS_recvfrom, fd, &raw mut byte, 1, libc::MSG_DONTWAIT, none, none) };
+    let mut read = read;
+    while answer(&mut read).is_ok() {}
+}
+
+/// Changes the registration of a descriptor in an epoll, as `epoll_ctl(2)`.
+pub(crate) fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: libc::epoll_event) -> Answer<()> {
+    let mut event = event;
+    // SAFETY: the kernel reads one event.
+    answer(|| unsafe { call()(libc::SYS_epoll_ctl, epoll, op, fd, &raw mut event) }).map(|_| ())
+}
+
+/// Returns memory of its own for `bytes` bytes, aligned to a page and zeroed; null if there is none.
+pub(crate) fn map(bytes: usize) -> *mut c_void {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the kernel chooses a place where nothing is.
+    let at = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if at == libc::MAP_FAILED { ptr::null_mut() } else { at }
+}
+
+/// Gives back memory of `map`.
+///
+/// # Safety
+/// Nothing uses the memory any more.
+pub(crate) unsafe fn unmap(at: *mut c_void, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(at, bytes) };
+}
+
 /// Closes a descriptor of this library: the caller has checked that the number still names it.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: the call takes an integer. Rust code owns no descriptor of this number.

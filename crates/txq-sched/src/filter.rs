@@ -10,7 +10,9 @@ use crate::packet::Packet;
 use crate::qdisc::Cx;
 use crate::tc::{Handle, ParseError};
 
-pub use crate::generic::filter::{ActionInfo, Choice, FilterInfo, filters_json, filters_text};
+#[cfg(feature = "json")]
+pub use crate::generic::filter::filters_json;
+pub use crate::generic::filter::{ActionInfo, Choice, FilterInfo, filters_text};
 pub use crate::generic::filter::{basic, closure, flow, flower, fw, matchall, u32};
 
 /// The filters of a qdisc or a class, in the order of their prefs.

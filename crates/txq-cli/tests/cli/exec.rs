@@ -2,6 +2,7 @@
 
 mod edges;
 mod programs;
+mod waits;
 
 use std::fs;
 use std::net::UdpSocket;

@@ -4,7 +4,8 @@
 
 use std::fmt::{self, Write};
 
-use serde_json::{Map, Value, json};
+#[cfg(feature = "json")]
+use crate::json::{Map, Value, json};
 
 use txq_core::stats::QdiscStats;
 
@@ -14,7 +15,9 @@ use super::estimator::Estimator;
 use super::handle::Handle;
 use super::lex::Words;
 use super::options::{Options, Style};
-use super::show::{SentRate, stats_json, write_stats};
+#[cfg(feature = "json")]
+use super::show::stats_json;
+use super::show::{SentRate, write_stats};
 
 /// One class as `tc class show` presents it.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +120,8 @@ pub fn class_text(classes: &[ClassInfo], stats: bool) -> String {
 }
 
 /// Returns the classes as an array of objects, with counters if `stats`.
+/// Needs the feature `json`.
+#[cfg(feature = "json")]
 pub fn class_json(classes: &[ClassInfo], stats: bool) -> Value {
     classes.iter().map(|class| json_of(class, stats)).collect()
 }
@@ -148,6 +153,7 @@ fn name(parent: Handle) -> String {
     if parent == Handle::UNSPEC { "none".to_owned() } else { parent.to_string() }
 }
 
+#[cfg(feature = "json")]
 fn json_of(class: &ClassInfo, stats: bool) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);

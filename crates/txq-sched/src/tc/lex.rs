@@ -77,8 +77,23 @@ impl<'a> Words<'a> {
 
     /// Returns the rest of the text as the options of a kind.
     pub fn options<'w>(&'w mut self, syntax: &'static Syntax) -> OptionWords<'w, 'a> {
+        #[cfg(test)]
+        LAST.set(Some(syntax));
         OptionWords { words: self, syntax, short: &[] }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The syntax of the options that the thread parsed last.
+    static LAST: std::cell::Cell<Option<&'static Syntax>> = const { std::cell::Cell::new(None) };
+}
+
+/// Calls `parse`; returns its result, and the syntax of the options that it parsed last.
+#[cfg(test)]
+pub(crate) fn syntax_of<R>(parse: impl FnOnce() -> R) -> (R, Option<&'static Syntax>) {
+    LAST.set(None);
+    (parse(), LAST.get())
 }
 
 /// A description of a kind's options, for its errors.

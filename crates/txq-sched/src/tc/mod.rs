@@ -23,7 +23,9 @@ mod units;
 mod unknown;
 
 pub(crate) use abbrev::full;
-pub use class::{ClassHeader, ClassInfo, class_json, class_text};
+#[cfg(feature = "json")]
+pub use class::class_json;
+pub use class::{ClassHeader, ClassInfo, class_text};
 #[doc(hidden)]
 pub use command::batch;
 pub use command::{BatchError, Command, Object, Verb};
@@ -32,10 +34,14 @@ pub use error::{ParseError, set_once};
 pub use estimator::Estimator;
 pub use handle::Handle;
 pub use header::Header;
+#[cfg(test)]
+pub(crate) use lex::syntax_of;
 pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
-pub use show::{QdiscInfo, SentRate, show_json, show_text};
+#[cfg(feature = "json")]
+pub use show::show_json;
+pub use show::{QdiscInfo, SentRate, show_text};
 pub(crate) use stab::SizeTable;
 pub use stab::Stab;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};

@@ -10,12 +10,13 @@
 //! let mut options = Options::new(Style::default());
 //! options.rate("rate", Rate(125_000)).size("burst", Size(10_240)).end_blank();
 //! assert_eq!(options.text(), "rate 1Mbit burst 10Kb ");
+//! # #[cfg(feature = "json")]
 //! assert_eq!(options.json().to_string(), r#"{"rate":125000,"burst":10240}"#);
 //! ```
 
 use std::fmt::{self, Write};
 
-use serde_json::{Map, Value};
+use crate::json::{Map, Value};
 
 use super::units::{Micros, Nanos, Rate, Size};
 
@@ -57,7 +58,8 @@ impl Options {
         &self.text
     }
 
-    /// Returns the fields so far: the `options` object of `tc -j qdisc show`.
+    /// Returns the fields so far: the `options` object of `tc -j qdisc show`. Needs the feature `json`.
+    #[cfg(feature = "json")]
     pub fn json(&self) -> Value {
         Value::Object(self.json.clone())
     }
@@ -153,6 +155,7 @@ impl Options {
         self
     }
 
+    #[cfg(feature = "json")]
     pub(super) fn fields(&self) -> &Map<String, Value> {
         &self.json
     }

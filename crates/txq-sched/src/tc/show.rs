@@ -6,7 +6,8 @@
 
 use std::fmt::{self, Write};
 
-use serde_json::{Map, Value, json};
+#[cfg(feature = "json")]
+use crate::json::{Map, Value, json};
 
 use txq_core::stats::QdiscStats;
 
@@ -93,6 +94,8 @@ pub fn show_text(qdiscs: &[QdiscInfo], stats: bool) -> String {
 }
 
 /// Returns the qdiscs as an array of objects, with counters if `stats`. Its `to_string` is tc's line without the line break.
+/// Needs the feature `json`.
+#[cfg(feature = "json")]
 pub fn show_json(qdiscs: &[QdiscInfo], stats: bool) -> Value {
     qdiscs.iter().map(|qdisc| qdisc_json(qdisc, stats)).collect()
 }
@@ -145,6 +148,7 @@ pub(super) fn write_stats(
     writeln!(text, " backlog {} {qlen}p requeues {requeues}", Backlog(backlog))
 }
 
+#[cfg(feature = "json")]
 fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
@@ -173,6 +177,7 @@ fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
     Value::Object(object)
 }
 
+#[cfg(feature = "json")]
 pub(super) fn stats_json(stats: &QdiscStats, rate: Option<&SentRate>, object: &mut Map<String, Value>) {
     let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
     let counters = [

@@ -321,7 +321,7 @@ pub(crate) fn general(value: f64) -> String {
 }
 
 /// Returns a number as tc writes it into JSON, by `%g`.
-pub(crate) fn general_json(value: f64) -> serde_json::Value {
+pub(crate) fn general_json(value: f64) -> crate::json::Value {
     let text = general(value);
     let number = || text.parse::<f64>().unwrap_or_default().into();
     text.parse::<u64>().map_or_else(|_| number(), Into::into)

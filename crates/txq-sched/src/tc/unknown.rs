@@ -15,7 +15,10 @@ pub(crate) fn unknown_class(count: u64, style: Style) -> Option<Options> {
 /// Returns the sum of the counts in the kind's own counters of two parts of one qdisc; `None` if it is 0.
 pub(super) fn sum(one: Option<&Options>, other: Option<&Options>) -> Option<Options> {
     let parts = [one, other].into_iter().flatten();
-    let count = parts.clone().filter_map(|part| part.fields().get(KEY)?.as_u64()).sum();
+    let count = parts
+        .clone()
+        .filter_map(|part| part.text().trim().strip_prefix(KEY)?.trim().parse::<u64>().ok())
+        .sum();
     unknown_class(count, parts.last()?.style())
 }
 

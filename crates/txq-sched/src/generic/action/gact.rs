@@ -1,6 +1,6 @@
 //! gact: a decision and nothing else, and the words for the decisions of all actions.
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use crate::tc::{ParseError, Words, c_number, full};
 

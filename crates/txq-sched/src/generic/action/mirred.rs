@@ -3,7 +3,7 @@
 //! `mirred egress redirect dev NAME` gives the packet to the device, `mirror` gives it a copy. The device has its own qdiscs. The
 //! kernel's counterpart is `act_mirred`; its `ingress` is missing, because a device here does not receive for a host.
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use super::Effects;
 use super::gact::{Control, take_index};

@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use txq_core::arch::Nanos;
 

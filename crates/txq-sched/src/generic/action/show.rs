@@ -1,6 +1,6 @@
 //! Actions as `tc filter show` prints them.
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use txq_core::arch::Nanos;
 
@@ -113,6 +113,7 @@ impl ActionInfo {
     }
 
     /// Returns the action as an object, with its counters if `stats`.
+    #[cfg(feature = "json")]
     pub(crate) fn json(&self, stats: bool) -> Value {
         let mut object = self.json.clone();
         if stats {

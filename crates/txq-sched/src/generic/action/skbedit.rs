@@ -9,7 +9,7 @@
 //!
 //! The kernel's counterpart is `act_skbedit`, which also knows `ptype`.
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use super::Target;
 use super::gact::{Control, take_index};

@@ -11,8 +11,8 @@ use super::header::{classid, invalid, unknown_word};
 use super::reading::Reading;
 use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::generic::action::Actions;
+use crate::json::json;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number, full};
-use serde_json::json;
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 4] = ["classid", "flowid", "action", "police"];

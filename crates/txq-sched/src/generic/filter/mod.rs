@@ -52,7 +52,9 @@ use reading::Reading;
 pub use crate::generic::action::{ActionInfo, Effects, Indexes};
 pub use header::Header;
 use show::Shown;
-pub use show::{FilterInfo, filters_json, filters_text};
+#[cfg(feature = "json")]
+pub use show::filters_json;
+pub use show::{FilterInfo, filters_text};
 pub(crate) use table::Rule;
 use table::{Deleted, Proto, Table, no_handle};
 

@@ -6,7 +6,8 @@
 
 use std::fmt::{self, Write};
 
-use serde_json::{Map, Value, json};
+#[cfg(feature = "json")]
+use crate::json::{Map, Value, json};
 
 use txq_core::arch::Nanos;
 
@@ -107,6 +108,8 @@ pub fn filters_text(filters: &[FilterInfo], stats: bool) -> String {
 }
 
 /// Returns the filters as an array of objects, with counters if `stats`.
+/// Needs the feature `json`.
+#[cfg(feature = "json")]
 pub fn filters_json(filters: &[FilterInfo], stats: bool) -> Value {
     filters.iter().map(|filter| filter_json(filter, stats)).collect()
 }
@@ -129,6 +132,7 @@ fn write_filter(text: &mut String, filter: &FilterInfo, stats: bool) -> fmt::Res
     writeln!(text)
 }
 
+#[cfg(feature = "json")]
 fn filter_json(filter: &FilterInfo, stats: bool) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);

@@ -76,7 +76,13 @@ impl<C> Minors<C> {
         let id = self.free.pop().unwrap_or(self.classes.len() as u32);
         match self.classes.get_mut(id as usize) {
             Some(unused) => *unused = Some(class),
-            None => self.classes.push(Some(class)),
+            None => {
+                if self.classes.is_empty() {
+                    // Many qdiscs never have a second one, and a class is large.
+                    self.classes.reserve_exact(1);
+                }
+                self.classes.push(Some(class));
+            }
         }
         let minor = usize::from(minor);
         self.ids.resize(self.ids.len().max(minor + 1), NONE);

@@ -1,6 +1,7 @@
 //! Kinds against simple models of them, under operations drawn at random.
 
 mod shares;
+mod usage;
 
 use std::collections::VecDeque;
 

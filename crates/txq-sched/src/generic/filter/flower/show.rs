@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use super::key::*;
 use super::mask::{bits, mac_text};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use crate::json::{Value, json};
 
 use txq_core::arch::Nanos;
 

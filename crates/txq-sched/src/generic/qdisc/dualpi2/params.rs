@@ -231,7 +231,7 @@ impl Params {
         let (mask, word) = if self.any_ect { ("any-ect", "any_ect") } else { ("l4s-ect", "l4s_ect") };
         options.put("ecn-mask", mask, word);
         match self.split_gso {
-            true => options.put("split-gso", serde_json::Value::Null, "split_gso"),
+            true => options.put("split-gso", crate::json::Value::Null, "split_gso"),
             false => options.text_only("no_split_gso"),
         };
         options.end_blank();

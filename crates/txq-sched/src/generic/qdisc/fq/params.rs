@@ -277,7 +277,7 @@ impl Params {
         o.nanos("timer_slack", crate::tc::Nanos(self.timer_slack.into()));
         o.micros("horizon", self.horizon);
         let end = if self.horizon_drop { "horizon_drop" } else { "horizon_cap" };
-        o.put(end, serde_json::Value::Null, end);
+        o.put(end, crate::json::Value::Null, end);
         // tc 6.1 does not know this option; later versions show it when it is set.
         if self.offload_horizon.0 != 0 {
             o.micros("offload_horizon", self.offload_horizon);

@@ -1,6 +1,6 @@
 //! The parameters of the qdisc and of its classes, as tc reads and prints them.
 
-use serde_json::json;
+use crate::json::json;
 use txq_core::arch::Nanos;
 
 use crate::generic::qdisc::hfsc::curve::Service;

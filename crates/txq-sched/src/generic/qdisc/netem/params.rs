@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 use txq_core::arch;
 

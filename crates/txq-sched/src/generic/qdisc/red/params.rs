@@ -62,7 +62,7 @@ pub(in crate::generic::qdisc) fn probability(
 }
 
 /// Returns parts of 2^32 as a number of JSON with the digits that tc prints.
-pub(in crate::generic::qdisc) fn share_json(parts: u32) -> serde_json::Value {
+pub(in crate::generic::qdisc) fn share_json(parts: u32) -> crate::json::Value {
     general_json(Curve::shown(parts))
 }
 

@@ -28,7 +28,9 @@ pub(super) struct Slots<A: Arch> {
     slots: Vec<Slot<A>>,
     /// Slots without packets.
     free: Vec<u32>,
-    /// The slot of each bucket, or [`NONE`].
+    /// How many buckets there are, and how many packets a queue holds at most.
+    sizes: [u32; 2],
+    /// The slot of each bucket, or [`NONE`]. Empty until the first flow, as `longest`.
     table: Box<[u32]>,
     /// The slots with packets in the order of their turns.
     ring: VecDeque<u32>,
@@ -53,9 +55,10 @@ impl<A: Arch> Slots<A> {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            table: vec![NONE; buckets as usize].into(),
+            sizes: [buckets, depth],
+            table: Box::default(),
             ring: VecDeque::new(),
-            longest: vec![NONE; depth as usize + 1],
+            longest: Vec::new(),
             depth: 0,
             len: 0,
             bytes: 0,
@@ -111,8 +114,19 @@ impl<A: Arch> Slots<A> {
         });
         let slot = &mut self.slots[id as usize];
         (slot.bucket, slot.average) = (bucket, Average::new(curve));
+        if self.table.is_empty() {
+            self.allocate();
+        }
         self.table[bucket as usize] = id;
         id
+    }
+
+    /// Allocates the tables.
+    #[cold]
+    fn allocate(&mut self) {
+        let [buckets, depth] = self.sizes;
+        self.table = vec![NONE; buckets as usize].into();
+        self.longest = vec![NONE; depth as usize + 1];
     }
 
     /// Appends a packet. A flow that had none has its turn after all others, of `quantum` bytes.
