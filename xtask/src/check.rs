@@ -94,7 +94,7 @@ pub(crate) enum Checker {
     Licences,
     /// What each number of the transmit path's policy moves, at half and at twice its value: some minutes for each
     Tuning,
-    /// That the tests of str0m and quinn pass over links (crates/txq-link/ports): it fetches and compiles them, for many minutes
+    /// That the tests of str0m, s2n-quic and quinn pass over links (crates/txq-link/ports): it fetches and compiles them, for many minutes
     Ports,
     /// All of them but busy, asan, operator, ports and tuning
     All,

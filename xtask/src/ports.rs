@@ -63,7 +63,7 @@ const STR0M: [&str; 13] = [
     "--test=ssrc-zero-probe",
 ];
 
-const RUNS: [Run; 4] = [
+const RUNS: [Run; 5] = [
     Run {
         tests: "str0m-netem",
         changed: &["str0m-netem"],
@@ -79,6 +79,28 @@ const RUNS: [Run; 4] = [
         args: &STR0M,
         only: "",
         links: &[Link { name: "the test's", env: None, fail: &[] }],
+    },
+    Run {
+        tests: "s2n-quic",
+        changed: &["s2n-quic-platform"],
+        superfluous: &[],
+        args: &["--lib"],
+        only: "tests::",
+        links: &[Link {
+            name: "the test's",
+            env: None,
+            fail: &[
+                "tests::dc::dc_handshake_self_test",
+                "tests::dc::dc_mtls_handshake_auth_failure_self_test",
+                "tests::dc::dc_mtls_handshake_client_not_supported_self_test",
+                "tests::dc::dc_mtls_handshake_self_test",
+                "tests::dc::dc_mtls_handshake_server_not_supported_self_test",
+                "tests::dc::dc_not_secret_control_packet",
+                "tests::dc::dc_secret_control_packet",
+                "tests::platform_events::platform_events",
+                "tests::pto::handshake_pto_timer_is_armed",
+            ],
+        }],
     },
     Run {
         tests: "quinn-proto",
