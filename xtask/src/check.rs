@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{api, book, busy, cargo, layers, licences, package, platforms, root, tuning, words};
+use crate::{api, book, busy, cargo, layers, licences, package, platforms, ports, root, tuning, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
     /// Of api: write the listing instead of comparing with it
     #[arg(long)]
     bless: bool,
-    /// Of the oracle's scripts, of operator's tests or of tuning's numbers, only those with this in their names
+    /// Of the oracle's scripts, of operator's tests, of the ports or of tuning's numbers, only those with this in their names
     filter: Option<String>,
 }
 
@@ -94,7 +94,9 @@ pub(crate) enum Checker {
     Licences,
     /// What each number of the transmit path's policy moves, at half and at twice its value: some minutes for each
     Tuning,
-    /// All of them but busy, asan, operator and tuning
+    /// That the tests of str0m, s2n-quic and quinn pass over links (crates/txq-link/ports): it fetches and compiles them, for many minutes
+    Ports,
+    /// All of them but busy, asan, operator, ports and tuning
     All,
 }
 
@@ -109,8 +111,9 @@ const BARE_FUZZ_TARGET: &str = "calls";
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, soak, times, package, bless, filter } = args;
-    if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator | Checker::Tuning) {
-        bail!("only oracle, operator and tuning take a filter");
+    let filters = matches!(checker, Checker::Oracle | Checker::Operator | Checker::Ports | Checker::Tuning);
+    if filter.is_some() && !filters {
+        bail!("only oracle, operator, ports and tuning take a filter");
     }
     if *long && *checker != Checker::Oracle {
         bail!("only oracle takes --long");
@@ -129,6 +132,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
         Checker::Chaos if *soak => run_soak(*deep),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
         Checker::Operator => operator(filter.as_deref()),
+        Checker::Ports => ports::check(filter.as_deref()),
         Checker::Tuning => tuning::check(filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
         checker => one(*checker, *deep),
@@ -157,6 +161,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Licences => licences::check(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Operator => operator(None),
+        Checker::Ports => ports::check(None),
         Checker::Tuning => tuning::check(None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {

@@ -13,6 +13,7 @@ mod layers;
 mod licences;
 mod package;
 mod platforms;
+mod ports;
 mod tuning;
 mod words;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use txq_sched::scheduler::Config;
-use txq_sched::{Departed, Dropped, Instant, Item, Next, Scheduler};
+use txq_sched::{Departed, DropReason, Instant, Item, Next, Scheduler};
 
 use crate::error::LinkError;
 use crate::packet::{Packet, Payload};
@@ -25,7 +25,7 @@ pub(crate) struct Travelling<T> {
 pub(crate) enum Fate<T> {
     Arrives(Travelling<T>),
     /// Dropped by the stage of this number, from 0.
-    Dropped(usize, Dropped<Travelling<T>>),
+    Dropped(usize, Travelling<T>, DropReason),
 }
 
 pub(crate) struct Chain<T> {
@@ -36,6 +36,16 @@ struct Stage<T> {
     scheduler: Scheduler<Travelling<T>>,
     /// When it is to be polled.
     next: Option<Instant>,
+    /// The length of the longest packet that enters.
+    mtu: u32,
+}
+
+impl<T: Payload> Stage<T> {
+    /// Moves what the qdisc has dropped to `fates`.
+    fn take_dropped(&mut self, number: usize, fates: &mut Vec<Fate<T>>) {
+        let dropped = self.scheduler.dropped();
+        fates.extend(dropped.map(|dropped| Fate::Dropped(number, dropped.value, dropped.reason)));
+    }
 }
 
 impl<T: Payload> Chain<T> {
@@ -46,7 +56,7 @@ impl<T: Payload> Chain<T> {
             let config = Config { header: 0, seed: Some(seed.wrapping_add(number)), ..Config::default() };
             let built = Scheduler::with_config(text, &config);
             let scheduler = built.map_err(|error| LinkError::Qdisc { qdisc: (*text).to_owned(), error })?;
-            Ok(Stage { scheduler: scheduler.cloning(), next: None })
+            Ok(Stage { scheduler: scheduler.cloning(), next: None, mtu: u32::MAX })
         };
         Ok(Self { stages: (0..).zip(qdiscs).map(build).collect::<Result<_, LinkError>>()? })
     }
@@ -67,7 +77,7 @@ impl<T: Payload> Chain<T> {
             while self.stages[number].next.is_some_and(|next| next <= now) {
                 let stage = &mut self.stages[number];
                 let polled = stage.scheduler.poll(now);
-                fates.extend(stage.scheduler.dropped().map(|dropped| Fate::Dropped(number, dropped)));
+                stage.take_dropped(number, fates);
                 match polled {
                     Next::Packet(departed) => {
                         let packet = changed(departed);
@@ -89,11 +99,15 @@ impl<T: Payload> Chain<T> {
         let len = (packet.packet.data.bytes().len() as u32).saturating_add(header);
         // Without an IP header there is no TOS.
         let len = if tos == 0 { len } else { len.max(IP) };
-        let item = Item::new(len, packet).tos(tos).flow(flow).priority(priority).mark(mark);
         let stage = &mut self.stages[number];
+        if len > stage.mtu {
+            fates.push(Fate::Dropped(number, packet, DropReason::PktTooBig));
+            return;
+        }
+        let item = Item::new(len, packet).tos(tos).flow(flow).priority(priority).mark(mark);
         // The verdict is for a sender, which a link does not tell.
         let _ = stage.scheduler.enqueue(now, item);
-        fates.extend(stage.scheduler.dropped().map(|dropped| Fate::Dropped(number, dropped)));
+        stage.take_dropped(number, fates);
         stage.next = Some(now);
     }
 
@@ -107,10 +121,15 @@ impl<T: Payload> Chain<T> {
         self.stages.get_mut(number).map(|stage| &mut stage.scheduler)
     }
 
+    /// Sets the length of the longest packet that enters a stage from now on. Returns `None` without such a stage.
+    pub(crate) fn set_mtu(&mut self, number: usize, mtu: u32) -> Option<()> {
+        self.stages.get_mut(number).map(|stage| stage.mtu = mtu)
+    }
+
     /// Has a stage polled at the next run: its qdisc has changed.
     pub(crate) fn touch(&mut self, number: usize, now: Instant, fates: &mut Vec<Fate<T>>) {
         let stage = &mut self.stages[number];
-        fates.extend(stage.scheduler.dropped().map(|dropped| Fate::Dropped(number, dropped)));
+        stage.take_dropped(number, fates);
         stage.next = (!stage.scheduler.is_empty()).then_some(now);
     }
 

@@ -42,7 +42,8 @@ impl<T: Payload> Link<T> {
     /// A line is a qdisc in tc's words, which both directions have, or follows `up` or `down`. Packets pass the qdiscs of a chain,
     /// which `|` joins, from left to right; `txq shell` makes one tree of them, in which a netem has the packets before the others. A direction without a line loses and delays nothing. Further lines are commands of tc:
     /// their `dev up` is the first qdisc upwards, `dev up2` the second, and without a device they are for the first of both
-    /// directions. `at 5s` before a command executes it at that time. `#` begins a comment.
+    /// directions. `link set dev up mtu 1280` loses longer packets from then on, headers included. `at 5s` before a command executes
+    /// it at that time. `#` begins a comment.
     ///
     /// ```
     /// use txq_link::Link;
@@ -135,7 +136,8 @@ impl<T: Payload> Link<T> {
         chains.chain(change).min()
     }
 
-    /// Executes a command in tc's words at the time `now`, such as `qdisc change dev down root netem loss 5%`. Returns tc's warnings.
+    /// Executes a command in tc's words at the time `now`, such as `qdisc change dev down root netem loss 5%`, or in those of
+    /// `ip link`, such as `link set dev down mtu 1280`. Returns tc's warnings.
     ///
     /// # Errors
     /// tc's error, with a remedy.
@@ -236,10 +238,15 @@ impl<T: Payload> Link<T> {
         for (direction, stage) in command.places() {
             let chain = &mut self.chains[direction.index()];
             let stages = chain.len();
-            let Some(scheduler) = chain.scheduler(stage) else {
+            let no_stage = || {
                 let (command, direction) = (command.name(), direction.name());
-                return Err(LinkError::Stage { command, direction, stages, stage: stage + 1 });
+                LinkError::Stage { command, direction, stages, stage: stage + 1 }
             };
+            if let Some(mtu) = command.mtu {
+                chain.set_mtu(stage, mtu).ok_or_else(no_stage)?;
+                continue;
+            }
+            let scheduler = chain.scheduler(stage).ok_or_else(no_stage)?;
             let done = scheduler.tc(now, &command.words);
             warnings.extend(done.map_err(|error| LinkError::Command { command: command.name(), error })?);
             self.with_chain(direction, |chain, fates| {
@@ -264,8 +271,8 @@ impl<T: Payload> Link<T> {
         let (now, counts) = (self.now, &mut self.counts[direction.index()]);
         let (what, packet) = match &fate {
             Fate::Arrives(packet) => (What::Arrived { damaged: packet.damaged }, packet),
-            Fate::Dropped(stage, dropped) => {
-                (What::Lost { stage: stage + 1, reason: dropped.reason }, &dropped.value)
+            Fate::Dropped(stage, packet, reason) => {
+                (What::Lost { stage: stage + 1, reason: *reason }, packet)
             }
         };
         if let Some(recording) = &mut self.recording {
@@ -281,9 +288,8 @@ impl<T: Payload> Link<T> {
                 let Packet { data, tos, .. } = packet;
                 self.arrivals.push_back(Arrival { data, direction, sent, at: now, tos, damaged });
             }
-            Fate::Dropped(stage, dropped) => {
+            Fate::Dropped(stage, Travelling { packet, sent, .. }, reason) => {
                 counts.lost += 1;
-                let (Travelling { packet, sent, .. }, reason) = (dropped.value, dropped.reason);
                 self.lost.push(Lost {
                     data: packet.data,
                     direction,

@@ -20,6 +20,8 @@ pub(crate) struct Command {
     pub(crate) words: String,
     /// The number of its line, from 1; 0 for a command that is not of a text.
     pub(crate) line: usize,
+    /// The MTU that it sets, if it is one of `ip link` and not of tc.
+    pub(crate) mtu: Option<u32>,
     /// `None` for the first stage of both directions.
     place: Option<(Direction, usize)>,
 }
@@ -36,7 +38,7 @@ impl Command {
                 remedy: "use dev up or dev down, and dev up2 for the second qdisc of a chain".to_owned(),
             })?),
         };
-        Ok(Self { words: words.to_owned(), line, place })
+        Ok(Self { words: words.to_owned(), line, mtu: mtu(words, line)?, place })
     }
 
     /// Returns its words, and the line if it is of a text.
@@ -54,6 +56,24 @@ impl Command {
             None => Direction::BOTH.map(|direction| (direction, 0)).into(),
         }
     }
+}
+
+/// Returns the MTU that a command of `ip link` sets; `None` for one of tc.
+fn mtu(words: &str, line: usize) -> Result<Option<u32>, LinkError> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    match words.strip_prefix(&["ip"]).unwrap_or(&words) {
+        ["link", "set", "dev", _, "mtu", bytes] | ["link", "set", "mtu", bytes] => {
+            bytes.parse().ok().filter(|&mtu: &u32| mtu > 0)
+        }
+        ["link", ..] => None,
+        _ => return Ok(None),
+    }
+    .map(Some)
+    .ok_or_else(|| LinkError::Text {
+        line,
+        what: format!("\"{}\" sets no MTU", words.join(" ")),
+        remedy: "write link set dev up mtu 1280".to_owned(),
+    })
 }
 
 /// Returns the direction and the stage, from 0, that a name such as `up2` means.
@@ -79,7 +99,7 @@ pub(crate) fn parse(text: &str) -> Result<Text<'_>, LinkError> {
             "" => {}
             comment if comment.starts_with('#') => {}
             "at" => schedule.push(scheduled(rest, line)?),
-            "tc" | "qdisc" | "class" | "filter" => {
+            "tc" | "qdisc" | "class" | "filter" | "ip" | "link" => {
                 schedule.push((Instant::ZERO, Command::parse(words, line)?))
             }
             "up" => set(&mut chains[0], rest, line)?,
@@ -167,6 +187,9 @@ mod tests {
             ("netem\nat soon qdisc del root", "line 2: \"soon\" is no time"),
             ("netem\nqdisc del dev eth0 root", "line 2: there is no device \"eth0\""),
             ("netem\nqdisc del dev up0 root", "line 2: there is no device \"up0\""),
+            ("netem\nlink set dev up mtu no", "line 2: \"link set dev up mtu no\" sets no MTU"),
+            ("netem\nlink set dev up mtu 0", "line 2: \"link set dev up mtu 0\" sets no MTU"),
+            ("netem\nat 1s ip link set dev up down", "line 2: \"ip link set dev up down\" sets no MTU"),
         ] {
             let found = parse(text).err().unwrap().to_string();
             assert!(found.starts_with(error), "{found}");

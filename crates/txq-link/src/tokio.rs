@@ -53,8 +53,8 @@ pub struct Socket {
 /// Returns a socket at the left end of a link and one at the right end. Time begins now.
 pub fn pair(link: Link<Datagram>) -> (Socket, Socket) {
     let (net, [left, right]) = (Net::new(link), PAIR);
-    let up = Socket { peer: Some(right), ..net.bind(Direction::Up, left) };
-    let down = Socket { peer: Some(left), ..net.bind(Direction::Down, right) };
+    let (mut up, mut down) = (net.bind(Direction::Up, left), net.bind(Direction::Down, right));
+    (up.peer, down.peer) = (Some(right), Some(left));
     (up, down)
 }
 
@@ -65,9 +65,14 @@ impl Net {
     }
 
     /// Binds a socket at an end of the link: at the left end if it sends up. Any number of sockets with different addresses may
-    /// be at an end. A datagram to an address to which no socket is bound is lost.
+    /// be at an end. A datagram to an address to which no socket is bound is lost. A dropped socket frees its address.
     pub fn bind(&self, sends: Direction, address: SocketAddr) -> Socket {
-        let number = lock(&self.wire).bind(sends, address);
+        let mut wire = lock(&self.wire);
+        // The datagrams that have arrived until now are not for this socket.
+        let wakers = wire.advance(self.now());
+        let number = wire.bind(sends, address);
+        drop(wire);
+        wakers.into_iter().for_each(Waker::wake);
         Socket { net: self.clone(), number, local: address, peer: None, sleep: Mutex::new(None) }
     }
 
@@ -161,6 +166,13 @@ impl Socket {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let waker = lock(&self.net.wire).unbind(self.number);
+        drop(waker);
     }
 }
 

@@ -68,6 +68,8 @@ struct Inbox<W> {
     direction: Direction,
     arrived: VecDeque<Datagram>,
     waker: Option<W>,
+    /// False once the socket is dropped.
+    bound: bool,
 }
 
 impl<W> Wire<W> {
@@ -79,8 +81,18 @@ impl<W> Wire<W> {
     /// Adds a socket that sends in `direction`. Returns its number.
     pub(crate) fn bind(&mut self, direction: Direction, address: SocketAddr) -> usize {
         let direction = direction.opposite();
-        self.sockets.push(Inbox { address, direction, arrived: VecDeque::new(), waker: None });
+        self.sockets.push(Inbox { address, direction, arrived: VecDeque::new(), waker: None, bound: true });
         self.sockets.len() - 1
+    }
+
+    /// Frees the address of a socket that is dropped. Returns its waker: the caller drops it without the lock, because a task may
+    /// end with it, and drop other sockets.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn unbind(&mut self, socket: usize) -> Option<W> {
+        let inbox = &mut self.sockets[socket];
+        inbox.bound = false;
+        inbox.arrived.clear();
+        inbox.waker.take()
     }
 
     /// Sends a datagram of a socket at the time `now`. Returns the wakers of sockets at which datagrams have arrived.
@@ -101,7 +113,7 @@ impl<W> Wire<W> {
                 continue;
             }
             let is_for = |inbox: &&mut Inbox<W>| {
-                inbox.direction == arrival.direction && inbox.address == arrival.data.to
+                inbox.bound && inbox.direction == arrival.direction && inbox.address == arrival.data.to
             };
             // Nobody answers for a port that is closed.
             let Some(inbox) = self.sockets.iter_mut().find(is_for) else { continue };

@@ -132,6 +132,35 @@ fn a_link_changes_by_schedule_and_by_command() {
 }
 
 #[test]
+fn a_link_loses_what_is_longer_than_its_mtu() {
+    let mut link = link(
+        "up netem delay 1ms | netem delay 1ms\ndown netem\nlink set dev up2 mtu 1280\nat 1s link set mtu 1000",
+    );
+    let arrives = |link: &mut Link, now: u64, direction, len| {
+        link.send(now, direction, Packet::new(vec![0; len]).header(28));
+        let mut lost = Vec::new();
+        let mut arrived = 0;
+        while let Some(time) = link.next() {
+            arrived += usize::from(link.poll(time).is_some());
+            lost.extend(link.lost().map(|lost| (lost.stage, lost.reason, lost.data.len())));
+        }
+        lost.extend(link.lost().map(|lost| (lost.stage, lost.reason, lost.data.len())));
+        (arrived, lost)
+    };
+    let too_long = |stage, len| (0, vec![(stage, DropReason::PktTooBig, len)]);
+    assert_eq!(arrives(&mut link, 0, Up, 1252), (1, vec![]));
+    assert_eq!(arrives(&mut link, 5 * MS, Up, 1253), too_long(2, 1253));
+    assert_eq!(arrives(&mut link, 5 * MS, Down, 9000), (1, vec![]));
+    // At the first qdisc of both directions now.
+    assert_eq!(arrives(&mut link, SECOND, Up, 973), too_long(1, 973));
+    assert_eq!(arrives(&mut link, SECOND, Down, 973), too_long(1, 973));
+    link.tc(2 * SECOND, "ip link set dev up mtu 1400").unwrap();
+    assert_eq!(arrives(&mut link, 2 * SECOND, Up, 973), (1, vec![]));
+    assert_eq!((link.counts(Up).sent, link.counts(Up).lost), (4, 2));
+    assert!(link.tc(2 * SECOND, "link set dev up3 mtu 1400").is_err());
+}
+
+#[test]
 fn a_tree_is_commands_below_a_chain() {
     let mut link = link(
         "up handle 1: htb default 20 | netem delay 1ms\n\

@@ -72,6 +72,28 @@ fn several_sockets_share_an_end() {
     });
 }
 
+/// A server that restarts binds its address again.
+#[test]
+fn a_dropped_socket_frees_its_address() {
+    run(async {
+        let (client, server) = paused::pair(Link::new("netem delay 5ms", 1).unwrap());
+        let (net, address) = (server.net().clone(), server.local_addr());
+        client.send(b"under way").await;
+        drop(server);
+        let server = net.bind(Direction::Down, address);
+        time::sleep(Duration::from_millis(1)).await;
+        client.send(b"found").await;
+        // The link still had the first one when the address was bound again.
+        assert_eq!(server.recv_from().await.0, b"under way");
+        assert_eq!(server.recv_from().await.0, b"found");
+        drop(server);
+        client.send(b"nobody").await;
+        time::sleep(Duration::from_millis(6)).await;
+        let server = net.bind(Direction::Down, address);
+        assert!(timeout(Duration::from_secs(60), server.recv_from()).await.is_err());
+    });
+}
+
 /// A command wakes a receiver whose packet it lets go, and marks arrive.
 #[test]
 fn a_change_wakes_who_waits_for_it() {

@@ -1,0 +1,1 @@
+//! Nothing: Cargo fetches the dependencies of a package.
