@@ -20,12 +20,7 @@ pub(crate) trait CoreAccess<A: Arch>: Send + Sync {
     /// false if a worker must run the queue afterwards.
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
 
-    /// Whether an owner keeps the core while it is in the driver, so that a visit waits for the driver too.
-    fn core_excludes_driver(&self) -> bool {
-        false
-    }
-
-    /// Whether the tx lock is taken although ownership of the queue already excludes others from the driver.
+    /// Whether an owner releases the core while it is in the driver, so that the txq's locks guard the driver.
     fn needs_tx_lock(&self) -> bool {
         false
     }

@@ -119,7 +119,6 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
         self.root.run(root, cx);
     }
 
-    /// True, as in Linux, with which this discipline is compared.
     fn needs_tx_lock(&self) -> bool {
         true
     }

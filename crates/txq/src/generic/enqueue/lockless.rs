@@ -270,10 +270,6 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         }
     }
 
-    fn core_excludes_driver(&self) -> bool {
-        true
-    }
-
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         // Acquire: as in `begin`.
         while self.state.fetch_or(TOKEN, Acquire) & TOKEN != 0 {

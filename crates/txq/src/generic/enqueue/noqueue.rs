@@ -141,10 +141,6 @@ impl<A: Arch> CoreAccess<A> for NoQueue<A> {
         self.note_wake(root, cx);
     }
 
-    fn core_excludes_driver(&self) -> bool {
-        true
-    }
-
     fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.core.with(|held| f(held.data(), false));
         true

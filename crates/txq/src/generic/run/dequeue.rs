@@ -229,9 +229,9 @@ impl<A: Arch> Core<A> {
         let txq = &cx.dev.txqs[usize::from(*txq)];
         match sent.retry {
             Some(after) => cx.dev.retry(root.index, after),
-            // The txq's wake runs the queue, or the thread that has suspended the seat. If either has happened already, the
-            // thread that it sent has found the queue running and left: schedule the worker.
-            None if !txq.stopped() && !txq.is_suspended() => cx.dev.hand_over(root.index),
+            // The txq's wake runs the queue. If that has happened already, the thread that it sent has found the queue running
+            // and left: schedule the worker.
+            None if !txq.stopped() => cx.dev.hand_over(root.index),
             None => {}
         }
         Going::Blocked

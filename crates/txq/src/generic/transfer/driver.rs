@@ -51,17 +51,14 @@ impl<A: Arch> Datapath<A> {
                 }
             };
             let root = &self.roots[root];
-            let suspended =
-                (!root.discipline.core_excludes_driver()).then(|| Suspended::new(self, txq, root.index));
-            let visit = |core: &mut Core<A>| {
-                if !core.is_running() && txq.seated() == Some(root.index) {
+            let visit = |_: &mut Core<A>| {
+                if txq.seated() == Some(root.index) {
                     // The completion lock still guards completions that are not inline.
                     let done = txq.with_locks(true, |tx, done| f.take().map(|f| f(tx, done, cx)));
                     result = done.flatten();
                 }
             };
             panics.catch(|| root.with_core(self, visit));
-            drop(suspended);
             if f.is_none() {
                 self.hand_over(root.index);
                 panics.raise();
@@ -127,27 +124,5 @@ impl<A: Arch> Datapath<A> {
                 txq.grant(root.index);
             }
         }
-    }
-}
-
-/// A txq whose owner begins no transmission and no reap until this is dropped.
-struct Suspended<'t, A: Arch> {
-    dev: &'t Datapath<A>,
-    txq: &'t TxQueue<A>,
-    root: usize,
-}
-
-impl<'t, A: Arch> Suspended<'t, A> {
-    fn new(dev: &'t Datapath<A>, txq: &'t TxQueue<A>, root: usize) -> Self {
-        txq.suspend(root);
-        Self { dev, txq, root }
-    }
-}
-
-impl<A: Arch> Drop for Suspended<'_, A> {
-    fn drop(&mut self) {
-        self.txq.resume();
-        // The owner may have been refused meanwhile; a worker runs the queue for that.
-        self.dev.hand_over(self.root);
     }
 }

@@ -301,7 +301,7 @@ impl<A: Arch> TxQueue<A> {
             Access::Owner => settle(cx),
             // No driver is called while the txq is stopped, so the lock is free soon.
             Access::Lock => self.tx.with_at(Site::Reap, |_| settle(cx)),
-            Access::Suspended | Access::Wait => {}
+            Access::Wait => {}
         }
     }
 

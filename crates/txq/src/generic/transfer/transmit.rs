@@ -22,8 +22,7 @@ pub(crate) struct Transmitted {
     pub(crate) packets: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Nanoseconds until the next attempt; `None` if the wake of the txq, or the thread that has suspended its seat, runs
-    /// the queue.
+    /// Nanoseconds until the next attempt; `None` if the wake of the txq runs the queue.
     pub(crate) retry: Option<Nanos>,
 }
 
@@ -102,11 +101,11 @@ impl<A: Arch> TxQueue<A> {
             // SAFETY: the caller owns the root that has the seat, and no thread is in the driver for it.
             Access::Owner => self.tx.as_owner(|side| unsafe { (*side).grown = 0 }),
             Access::Lock => self.tx.with_at(Site::Driver, |held| held.data().grown = 0),
-            Access::Suspended | Access::Wait => {}
+            Access::Wait => {}
         }
     }
 
-    /// As [`send`](TxQueue::send), for a queue that has no seat, or whose seat is suspended.
+    /// As [`send`](TxQueue::send), for a queue that has no seat.
     #[inline(never)]
     fn send_locked(
         &self,
@@ -117,12 +116,9 @@ impl<A: Arch> TxQueue<A> {
         ended: &mut Ended<A>,
     ) -> Transmitted {
         let refused = Transmitted { packets: 0, bytes: 0, retry: Some(RETRY) };
-        match access {
-            // The thread that has suspended the seat runs the queue afterwards.
-            Access::Suspended => return Transmitted { retry: None, ..refused },
+        if access == Access::Wait {
             // Another queue has the seat, for a short time.
-            Access::Wait => return refused,
-            Access::Owner | Access::Lock => {}
+            return refused;
         }
         self.tx.with_at(Site::Driver, |held| match self.seat.is_vacant() {
             true => self.send(held.data(), root, batch, cx, ended),
