@@ -305,8 +305,9 @@ enum HeldUpBy {
 fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
     for &discipline in Discipline::ALL {
         for by in [HeldUpBy::Driver, HeldUpBy::Reaper, HeldUpBy::Rule] {
-            // The owner of lockless keeps the queue while it is in the driver: packets wait on its lists.
-            if (discipline, by) == (Discipline::Lockless, HeldUpBy::Driver) {
+            // These owners keep the queue while they are in the driver: packets wait on their lists.
+            let keeps = matches!(discipline, Discipline::Combine | Discipline::Lockless);
+            if keeps && by == HeldUpBy::Driver {
                 continue;
             }
             let what = format!("{discipline}, held up by {by:?}");
