@@ -8,10 +8,10 @@ use txq_core::arch::Nanos;
 
 /// How long a busy sender uses contended queues before another one may take them, in nanoseconds. A longer turn moves the state of
 /// a qdisc with many flows less often; a shorter one lets other busy senders wait less.
-/// `cargo lab bench crowd --qdisc sfq,cake --discipline combine --threads 2,8 --batch 1`
+/// `cargo lab bench crowd --qdisc sfq --qdisc cake --discipline combine --threads 2,8 --batch 1`
 pub(crate) const TURN_OF_SENDER: Nanos = 1_000_000;
 /// The longest time that a call of a busy sender waits for its turn, in nanoseconds. A longer wait hands over less; a shorter one
-/// bounds a call. `cargo lab bench crowd --qdisc sfq,cake --discipline combine --threads 64 --batch 32`
+/// bounds a call. `cargo lab bench crowd --qdisc sfq --qdisc cake --discipline combine --threads 64 --batch 32`
 pub(crate) const LONGEST_TURN_WAIT: Nanos = 15_000_000;
 /// Packets after which a sender decides again whether it is busy. More packets cost fewer readings of the clock, two a window; fewer
 /// follow a sender that begins other work earlier. `cargo lab bench path --batch 32 --qdisc pfifo --discipline combine`
@@ -48,7 +48,7 @@ pub(crate) const OWNERS_TURN: Nanos = 100_000;
 /// `cargo lab bench overload --threads 8 --load 5 --flows 32 --discipline combine`
 pub(crate) const RETRY: Nanos = 50_000;
 /// The longest time that repeated attempts in vain, each after twice the time, are apart, in nanoseconds. A longer time wakes an idle
-/// process less often; a shorter one finds a change earlier. `cargo lab bench rate --batch 1 --threads 2 --qdisc tbf_mq`
+/// process less often; a shorter one finds a change earlier. `cargo lab bench rate --batch 1 --threads 2`
 pub(crate) const LONGEST_NAP: Nanos = 10_000_000;
 /// Time to the worker's next poll of a device that does not know when its packets will be complete, in nanoseconds. A longer time polls
 /// less often; a shorter one returns buffers earlier.
