@@ -106,10 +106,8 @@ const WHOLE_POOL: (u64, u64) = (1024, 8192);
 /// The most buffers of a pool that grows with its clients, and of one whose memory is pinned.
 const MAX_POOL: u64 = 1 << 20;
 const MAX_PINNED_POOL: u64 = 1 << 17;
-/// The packets that a ring of AF_XDP holds, and the buffers of a queue beside those that wait for frames, if packets that wait for a
-/// qdisc are elsewhere.
+/// The packets that a ring of AF_XDP holds, if packets that wait for a qdisc are elsewhere.
 const XDP_RING: u32 = 2048;
-const XDP_SENDING: u32 = 512;
 /// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
 pub(crate) const WHOLE: usize = 65_553;
 /// The room of AF_XDP's buffers for frames beyond the usual MTU: a page without the kernel's space in front of a frame.
@@ -401,7 +399,7 @@ fn xdp_ring(xdp: &config::AfXdp) -> u32 {
 /// fill ring may wait for, and those that are sent.
 fn rings_memory(config: &config::Device, name: &str, ring: u32, used: Use) -> PoolConfig {
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u32);
-    let standard = AfXdp::pool_config(txqs.saturating_mul(ring + XDP_SENDING));
+    let standard = AfXdp::pool_config(txqs.saturating_mul(ring + AfXdp::SENDING_BUFFERS));
     let own = pool(config, name, used);
     PoolConfig {
         name: format!("{name} rings"),

@@ -161,9 +161,6 @@ use umem::Umem;
 
 use crate::sys::netdev;
 
-/// The buffers of a queue that stay for sending, unless that is more than half of them.
-const SENDING: u32 = 512;
-
 /// How packets get from the pool to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -296,6 +293,10 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
+    /// The buffers of a queue that stay for sending, unless that is more than half of them.
+    #[doc(hidden)]
+    pub const SENDING_BUFFERS: u32 = 512;
+
     /// Opens the first `queues` queues of an interface for sending, with the defaults of [`AfXdpConfig`].
     ///
     /// # Errors
@@ -338,7 +339,7 @@ impl AfXdp {
         let program = Arc::new(program);
         self.attached = Some(program.attached);
         let each = pool.buffers() / u32::from(config.queues);
-        let keep = (each / 2).max(each.saturating_sub(SENDING)).clamp(1, config.ring);
+        let keep = (each / 2).max(each.saturating_sub(AfXdp::SENDING_BUFFERS)).clamp(1, config.ring);
         let receiver = |queue: &Arc<Queue>| Receiver::new(queue.clone(), program.clone(), keep);
         self.receivers = self.queues.iter().map(receiver).collect();
         Ok(())

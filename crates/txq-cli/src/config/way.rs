@@ -92,7 +92,10 @@ pub(crate) fn apply(way: Option<&str>, device: &mut Device) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args;
+
     use super::*;
+    use crate::args::{BridgeArgs, ShellArgs};
 
     #[test]
     fn the_last_qdisc_of_a_way_is_the_root() {
@@ -122,6 +125,21 @@ mod tests {
         assert!(error.starts_with("--preset lt is no file, and no preset: they are dsl, cable, "), "{error}");
         let error = format!("{:#}", Ways::of(Some("./lte"), None, None).unwrap_err());
         assert!(error.starts_with("--preset ./lte is no file: "), "{error}");
+    }
+
+    #[test]
+    fn the_help_names_all_presets() {
+        let names: Vec<_> = presets().iter().map(|known| known.name).collect();
+        let (last, others) = names.split_last().expect("presets");
+        let list = format!("have: {} or {last};", others.join(", "));
+        let commands =
+            [ShellArgs::augment_args, BridgeArgs::augment_args].map(|add| add(clap::Command::new("")));
+        for command in commands {
+            let option =
+                command.get_arguments().find(|option| option.get_id() == "preset").expect("--preset");
+            let help = option.get_help().expect("a text").to_string();
+            assert!(help.contains(&list), "{list}\n{help}");
+        }
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub(super) struct Space {
     _read: OwnedFd,
     /// The first process writes here when it has prepared the namespace. The end of the pipe is its death.
     prepared: File,
-    /// The path of the other end.
-    told: PathBuf,
+    /// The path of the other end of `prepared`.
+    prepared_path: PathBuf,
     ended: Receiver<u8>,
     code: Option<u8>,
 }
@@ -40,10 +40,10 @@ impl Space {
     /// stays in the namespaces with it.
     pub(super) fn start(name: &str, flags: UnshareFlags, mut command: Command) -> anyhow::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (prepared, told_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (prepared, prepared_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let of_own = |end: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), end.as_raw_fd());
-        let (path, prepared_path) = (of_own(&read), PathBuf::from(of_own(&told_end)));
-        let (tell, told) = mpsc::channel();
+        let (path, prepared_path) = (of_own(&read), PathBuf::from(of_own(&prepared_end)));
+        let (started, pid) = mpsc::channel();
         let (tell_end, ended) = mpsc::channel();
         // Namespaces belong to a thread, and a process that it starts is in them.
         thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -52,14 +52,15 @@ impl Space {
                 command.args(["shell", "--stage", &path]).spawn()
             };
             let child = start();
-            let _ = tell.send(child.as_ref().map(Child::id).map_err(|error| io::Error::from(error.kind())));
+            let _ =
+                started.send(child.as_ref().map(Child::id).map_err(|error| io::Error::from(error.kind())));
             if let Ok(status) = child.and_then(|mut child| child.wait()) {
                 let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
                 let _ = tell_end.send(code as u8);
             }
-            drop(told_end);
+            drop(prepared_end);
         })?;
-        let pid = told.recv()?.map_err(refused("a namespace cannot be made"))?;
+        let pid = pid.recv()?.map_err(refused("a namespace cannot be made"))?;
         let handle =
             Pid::from_raw(pid.cast_signed()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let handle = pidfd_open(handle, PidfdFlags::empty())?;
@@ -69,7 +70,7 @@ impl Space {
             orders: write.into(),
             _read: read,
             prepared: prepared.into(),
-            told: prepared_path,
+            prepared_path,
             ended,
             code: None,
         })
@@ -87,7 +88,7 @@ impl Space {
 
     /// Lets the first process do its work; returns when the namespace is prepared, whether the program there has started or not.
     pub(super) fn order(&mut self, orders: Orders) -> anyhow::Result<()> {
-        let line = serde_json::to_string(&Orders { prepared: self.told.clone(), ..orders })? + "\n";
+        let line = serde_json::to_string(&Orders { prepared: self.prepared_path.clone(), ..orders })? + "\n";
         self.orders.write_all(line.as_bytes())?;
         if self.prepared.read(&mut [0])? == 0 {
             bail!(Refused("a namespace cannot be prepared, for the reason above".to_owned()));
