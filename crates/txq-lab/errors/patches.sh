@@ -11,7 +11,7 @@ if [ $# -ne 3 ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 lab=$here/../../../docs/lab/lab.toml
-name=$1 plain=$2 patched=$3
+name=$1 plain=$2 patched=$3 set=
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 case $name in
@@ -23,6 +23,7 @@ unbounded)
     ;;
 lost-wakeup)
     point=one vary='milliseconds=1..32*2'
+    set='--set workload.senders=64 --set workload.credit=16 --set warmup=0'
     title='Throughput by measured time: a queue that loses a wake-up stops for ever'
     ;;
 shared-counter)
@@ -33,7 +34,8 @@ esac
 # Each build has half of a sweep over a field that changes nothing here, and its value becomes the build's name.
 for part in 1 2; do
     if [ $part = 1 ]; then txq=$plain; else txq=$patched; fi
-    "$txq" sim sweep "$lab" --point "$point" --quiet --vary "$vary" --vary path.txqueuelen=1000,1001 \
+    # shellcheck disable=SC2086 # several words
+    "$txq" sim sweep "$lab" --point "$point" --quiet $set --vary "$vary" --vary path.txqueuelen=1000,1001 \
         --shard "$part/2" --out "$dir/$part" >"$dir/table"
 done
 "$plain" sim merge "$dir/1" "$dir/2" --svg "$dir/svg" --title "$title"
