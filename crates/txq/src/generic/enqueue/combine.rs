@@ -91,13 +91,13 @@ struct Combine<A: Arch> {
 
 /// The line that senders write.
 struct Defer<A: Arch> {
-    /// The newest batch on the list, and the flags [`OWNED`] and [`AGAIN`]. Null: the queue is free and no
-    /// packet waits for an owner.
+    /// The newest batch on the list, and the flags [`OWNED`] and [`AGAIN`]. Null: the queue is free and no packet waits for an
+    /// owner.
     ///
-    /// Written by senders (push a batch), by senders, visits and the worker (take the free queue), by the owner (take
-    /// the list, leave), and by the worker and threads that make room in the device (set `AGAIN`). Each write is an exchange: it releases the writer's batch or its work as the owner,
-    /// and acquires the last owner's work and the batches on the list. Two exchanges order one way only: taking the null
-    /// word acquires, and freeing a word that is just `OWNED` releases.
+    /// Written by senders (push a batch), by senders, visits and the worker (take the free queue), by the owner (take the list,
+    /// leave), and by the worker and threads that make room in the device (set `AGAIN`). Each write is an exchange: it releases
+    /// the writer's batch or its work as the owner, and acquires the last owner's work and the batches on the list. Two
+    /// exchanges order one way only: taking the null word acquires, and freeing a word that is just `OWNED` releases.
     word: A::AtomicPtr<Slot<A>>,
     /// Packets pushed since the list was last taken, without those that found it empty (`defer_count`). Senders add to it
     /// before they push, and read it; the owner resets it after it has taken the list. Relaxed: a bound that orders
