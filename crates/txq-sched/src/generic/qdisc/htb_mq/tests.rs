@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::generic::qdisc::testing::{ENV, MS, Parts};
+use crate::generic::qdisc::testing::{ENV, MS, Parts, Virtual};
 use crate::generic::qdisc::{Env, Verdict};
 use crate::tc::{Style, Words};
 
@@ -21,14 +21,17 @@ type Flow = (usize, u16);
 fn htb_mq(classes: &[&str], txqs: u16) -> Parts {
     let mut parts = Parts::new("htb_mq", txqs);
     for class in classes {
-        parts.on_all(|part| {
-            let mut words = Words::split(class);
-            let mut number = || u16::from_str_radix(words.next_word().unwrap(), 16).unwrap();
-            let (parent, minor) = (number(), number());
-            part.with(|qdisc, cx| qdisc.classes().unwrap().add(parent, minor, &mut words, &ENV, cx)).unwrap();
-        });
+        parts.on_all(|part| add(part, class));
     }
     parts
+}
+
+/// Adds a class to a part.
+fn add(part: &mut Virtual, class: &str) {
+    let mut words = Words::split(class);
+    let mut number = || u16::from_str_radix(words.next_word().unwrap(), 16).unwrap();
+    let (parent, minor) = (number(), number());
+    part.with(|qdisc, cx| qdisc.classes().unwrap().add(parent, minor, &mut words, &ENV, cx)).unwrap();
 }
 
 fn enqueue(parts: &mut Parts, (part, class): Flow) -> Verdict {
@@ -391,4 +394,37 @@ fn the_qdisc_is_shown_as_htb() {
         parts.options(Style::default()).text(),
         "r2q 10 default 0 direct_packets_stat 0 direct_qlen 1000"
     );
+}
+
+/// A deleted class drops its packets, and classes of its name share no bucket with it: what it had sent delays nobody. While one part still has
+/// it, it is the same class for all parts.
+#[test]
+fn a_deleted_class_takes_its_packets_and_its_buckets_along() {
+    const CLASS: u16 = 0x10;
+    const BURST: usize = 2000;
+    let rate = format!("0 {CLASS:x} rate 8kbit burst {BURST} cburst {BURST}");
+    let delete =
+        |part: &mut Virtual| part.with(|qdisc, cx| qdisc.classes().unwrap().delete(CLASS, cx)).unwrap();
+    let sent_at_once = |parts: &mut Parts, part: usize| {
+        (0..4).for_each(|_| assert_eq!(enqueue(parts, (part, CLASS)), Verdict::Success));
+        dequeue(parts, part).len()
+    };
+    let mut parts = htb_mq(&[&rate], 2);
+    parts.now = 100 * SECOND;
+    // The burst, which both parts share.
+    let first = sent_at_once(&mut parts, 0);
+    assert!((1..4).contains(&first), "{first}");
+    assert_eq!(sent_at_once(&mut parts, 1), 0);
+    assert_eq!((parts.qlen(0), parts.qlen(1)), (4 - first, 4));
+
+    delete(parts.at(1));
+    assert_eq!((parts.qlen(0), parts.qlen(1), parts.drops(1).total()), (4 - first, 0, 4));
+    add(parts.at(1), &rate);
+    assert_eq!(sent_at_once(&mut parts, 1), 0, "part 0 kept the class");
+
+    parts.on_all(delete);
+    assert_eq!((parts.qlen(0), parts.qlen(1)), (0, 0));
+    assert!(parts.next_event(0).is_none() && parts.next_event(1).is_none());
+    parts.on_all(|part| add(part, &rate));
+    assert_eq!(sent_at_once(&mut parts, 1), first, "a new class has its whole burst");
 }
