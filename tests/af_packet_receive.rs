@@ -220,11 +220,14 @@ fn a_call_returns_no_more_packets_than_its_budget_by(blocks: bool, bench: &Bench
     let dev = NetDev::builder(Null::new(1)).start().unwrap();
     let mut sender = dev.sender("far");
     let mut payload = Vec::new();
-    for expected in [10, 10, 5] {
+    let mut received = 0;
+    while received < usize::from(SEGMENTS) {
         let mut batch = PacketList::new();
         assert!(receiver.wait(Some(Duration::from_secs(30))).unwrap());
-        assert_eq!(receiver.receive(10, &mut sender, &mut batch).unwrap(), expected);
-        assert_eq!(batch.len(), expected);
+        // On a busy machine not all of them have arrived yet.
+        let got = receiver.receive(10, &mut sender, &mut batch).unwrap();
+        assert!(got <= 10 && batch.len() == got, "{got} packets, {} in the batch", batch.len());
+        received += got;
         batch.iter().for_each(|packet| payload.extend_from_slice(&packet.data()[HEADERS..]));
     }
     assert_eq!(payload, bytes[HEADERS..]);
