@@ -92,7 +92,7 @@ pub(crate) enum Checker {
     Platforms,
     /// That the dependencies have licences that are allowed, and come from crates.io
     Licences,
-    /// What each number of the transmit path's policy moves, at half and at twice its value: some minutes for each
+    /// What each number of the transmit path's policy moves, at half and at twice its value: half an hour for all
     Tuning,
     /// That the tests of str0m, s2n-quic and quinn pass over links (crates/txq-link/ports): it fetches and compiles them, for many minutes
     Ports,

@@ -10,13 +10,11 @@ use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use txq::drop::DropReason;
-use txq::generic::driver::{
-    Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx,
-};
+use txq::generic::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::generic::netdev::{Builder, Completions, NetDev};
 use txq::generic::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::generic::{Discipline, Sender};
@@ -69,7 +67,7 @@ extern "C" fn sched_yield() -> libc::c_int {
 
 /// A place in the device or the qdisc where the first thread that arrives while it is armed waits for the test.
 #[derive(Clone, Default)]
-struct Gate(Arc<GateState>);
+pub(crate) struct Gate(Arc<GateState>);
 
 #[derive(Default)]
 struct GateState {
@@ -79,22 +77,22 @@ struct GateState {
 }
 
 impl Gate {
-    fn arm(&self) {
+    pub(crate) fn arm(&self) {
         self.0.armed.store(true, SeqCst);
     }
 
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         if self.0.armed.swap(false, SeqCst) {
             self.0.inside.store(true, SeqCst);
             wait_for(&self.0.open);
         }
     }
 
-    fn wait_for_somebody(&self) {
+    pub(crate) fn wait_for_somebody(&self) {
         wait_for(&self.0.inside);
     }
 
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.open.store(true, SeqCst);
     }
 }
@@ -202,10 +200,13 @@ impl Qdisc for Gated {
 }
 
 fn builder(device: &Device, discipline: Discipline, completions: Completions) -> Builder {
+    builder_of(device.clone(), discipline).completions(completions)
+}
+
+pub(crate) fn builder_of(driver: impl Driver + 'static, discipline: Discipline) -> Builder {
     let pool =
         PoolConfig { buffers: 1024, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
-    let builder = Builder::new(Box::new(device.clone())).pool_config(pool).bql(None);
-    builder.discipline(discipline).completions(completions)
+    Builder::new(Box::new(driver)).pool_config(pool).bql(None).discipline(discipline)
 }
 
 fn send(sender: &mut Sender) -> Verdict {
@@ -242,80 +243,6 @@ fn an_owner_reaps_its_stopped_txq() {
             let sent = dev.stats().sent;
             assert_eq!(sent, u64::from(RING) + 1, "{discipline}, {completions:?}, {qdisc}");
         }
-    }
-}
-
-/// A sender's packets follow those of its own that an owner has left on the list at the end of its turn.
-#[test]
-fn a_sender_follows_the_packets_that_it_has_listed() {
-    // The packets of a turn.
-    const QUOTA: u64 = 64;
-    for discipline in [Discipline::Combine, Discipline::Lockless] {
-        let device = Ordered::default();
-        let gate = device.gate.clone();
-        let sent = device.sent.clone();
-        let pool = PoolConfig {
-            buffers: 1024,
-            room: 64,
-            headroom: 0,
-            backing: Backing::Heap,
-            ..PoolConfig::default()
-        };
-        let builder = Builder::new(Box::new(device)).pool_config(pool).bql(None).discipline(discipline);
-        let dev = builder.qdisc("pfifo").build().expect("a device");
-        let (mut other, mut sender) = (dev.sender_on("other", 0), dev.sender_on("s", 0));
-        let send = |sender: &mut Sender, cookies: std::ops::Range<u64>| {
-            let mut batch = PacketList::new();
-            for cookie in cookies {
-                let mut packet = sender.alloc(8).expect("the pool is large enough");
-                packet.set_cookie(cookie);
-                batch.push_back(packet);
-            }
-            assert_eq!(sender.xmit_batch(&mut batch), Verdict::Success, "{discipline}");
-        };
-        gate.arm();
-        thread::scope(|threads| {
-            // Its turn ends with its own packets.
-            let owner = threads.spawn(|| send(&mut other, 1000..1000 + QUOTA + 1));
-            gate.wait_for_somebody();
-            send(&mut sender, 1..2);
-            gate.open();
-            owner.join().expect("the owner comes back");
-        });
-        send(&mut sender, 2..3);
-        let mut worker = dev.worker(0);
-        while !dev.is_idle() {
-            worker.poll();
-        }
-        let own: Vec<u64> =
-            sent.lock().expect("nobody panicked").iter().copied().filter(|&n| n < 1000).collect();
-        assert!(own.is_sorted() && own.ends_with(&[2]), "{discipline}: {own:?}");
-    }
-}
-
-/// A device without a ring that notes the order of packets.
-#[derive(Clone, Default)]
-struct Ordered {
-    gate: Gate,
-    sent: Arc<Mutex<Vec<u64>>>,
-}
-
-impl Driver for Ordered {
-    fn info(&self) -> DeviceInfo {
-        DeviceInfo::new("ordered")
-    }
-
-    fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
-        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(NoCompletions), ring: None })
-    }
-}
-
-impl Transmit for Ordered {
-    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-        self.gate.pass();
-        self.sent.lock().expect("nobody panicked").extend(batch.iter().map(Packet::cookie));
-        cx.sent_all(batch);
-        Status::Ok
     }
 }
 

@@ -7,6 +7,7 @@ mod flow;
 mod goodput;
 mod graft;
 mod leases;
+mod listed;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[path = "../support/stacks.rs"]
 mod stacks;

@@ -176,7 +176,8 @@ fn impossible_changes_are_refused_in_tcs_words() {
 /// while the driver has the packets. (An owner of combine or lockless keeps the queue meanwhile, and the reset waits for it.)
 #[test]
 fn a_reset_resurrects_nothing() {
-    for discipline in [Discipline::Spinlock, Discipline::Busylock, Discipline::Llist] {
+    let keeps = |discipline| matches!(discipline, Discipline::Combine | Discipline::Lockless);
+    for &discipline in Discipline::ALL.iter().filter(|&&discipline| !keeps(discipline)) {
         let wires = Wires::new(1, None);
         let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");

@@ -2,7 +2,8 @@
 //!
 //! An owner that keeps its queue's core while it is in the driver (all but those of the root lock) already excludes every other
 //! thread from the transmitting half of a driver that this queue alone feeds, and with inline completions from its completing
-//! half too. Such a queue has the *seat* of the txq, and its owner takes neither the tx lock nor the completion lock. A worker that must reap the txq runs the queue, whose owner reaps ([`Errand`](crate::ctx::Errand)).
+//! half too. Such a queue has the *seat* of the txq, and its owner takes neither the tx lock nor the completion lock. A worker that
+//! must reap the txq runs the queue, whose owner reaps ([`Errand`](crate::generic::datapath::Errand)).
 //!
 //! Two queues feed a txq only while the rule changes by which senders choose queues (`datapath/selector.rs`). The thread that
 //! changes the rule first revokes the seat; from then on all threads take the locks. Once the old queue only relays and no
