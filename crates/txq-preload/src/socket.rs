@@ -168,14 +168,7 @@ impl Socket {
 
     /// Forgets the duplicate and the room, and closes them if they are still its.
     fn close_own(&self) {
-        let own = self.own();
-        let fd = self.fd.swap(-1, Relaxed);
-        if let Entry::Own(_) = TABLE.get(fd) {
-            TABLE.set(fd, Entry::Unknown);
-        }
-        if let Some(own) = own {
-            sys::close(own);
-        }
+        forget(&self.fd, self.own());
         self.room.close();
     }
 }
@@ -382,6 +375,17 @@ impl Sockets {
     /// Closes all duplicates in a child after `fork`, which has them from its parent. Takes no lock.
     pub(crate) fn close_in_child(&self) {
         self.each(Socket::close_own);
+    }
+}
+
+/// Forgets a descriptor of the library's own, and closes it if it is still one: `own` says so.
+fn forget(fd: &AtomicI32, own: Option<c_int>) {
+    let fd = fd.swap(-1, Relaxed);
+    if let Entry::Own(_) = TABLE.get(fd) {
+        TABLE.set(fd, Entry::Unknown);
+    }
+    if let Some(own) = own {
+        sys::close(own);
     }
 }
 

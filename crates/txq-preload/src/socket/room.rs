@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-use super::{Entry, Socket, Sockets, TABLE, cookie};
+use super::{Entry, Socket, Sockets, TABLE, cookie, forget};
 use crate::sys;
 
 /// The number of full sockets of the process.
@@ -55,14 +55,7 @@ impl Room {
 
     /// Forgets the descriptor, and closes it if it is still one.
     pub(super) fn close(&self) {
-        let own = self.own();
-        let fd = self.fd.swap(-1, Relaxed);
-        if let Entry::Own(_) = TABLE.get(fd) {
-            TABLE.set(fd, Entry::Unknown);
-        }
-        if let Some(own) = own {
-            sys::close(own);
-        }
+        forget(&self.fd, self.own());
     }
 }
 
