@@ -233,6 +233,11 @@
 #define TXQ_DROP_TC_INGRESS 21
 
 /**
+ * The receive buffer of its socket was full.
+ */
+#define TXQ_DROP_SOCKET_RCVBUFF 22
+
+/**
  * A header begins with an Ethernet header.
  */
 #define TXQ_LINK_ETHERNET 0

@@ -49,6 +49,8 @@ pub const TXQ_DROP_UNHANDLED_PROTO: u32 = 19;
 pub const TXQ_DROP_TC_EGRESS: u32 = 20;
 /// A filter of the ingress hook dropped it (ingress, clsact).
 pub const TXQ_DROP_TC_INGRESS: u32 = 21;
+/// The receive buffer of its socket was full.
+pub const TXQ_DROP_SOCKET_RCVBUFF: u32 = 22;
 
 /// Returns the kernel's name of a drop reason (`TXQ_DROP_...`), such as "QDISC_OVERLIMIT"; "UNKNOWN" for another number. Never
 /// returns NULL. The text stays for ever.

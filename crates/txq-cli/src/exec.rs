@@ -1,4 +1,4 @@
-//! `txq exec`: runs a program whose UDP datagrams leave through a txq device, without a change of the program.
+//! `txq exec`: runs a program whose UDP datagrams leave through a txq device, and arrive through another one, without a change of the program.
 //!
 //! The command checks the qdisc and the program, and loads `libtxq_preload.so` into it. The library appends records to a file in memory,
 //! which this process holds and the library opens by its path in `/proc`: nothing is left behind, whichever process dies first.
@@ -10,6 +10,7 @@ mod report;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
@@ -24,17 +25,17 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use txq::NetDev;
-use txq::driver::Link;
 use txq_control::{Place, tc};
 use txq_device::Null;
 
 use crate::args::ExecArgs;
+use crate::config::{self, Device, Ways};
 use crate::failure;
 use program::{Elf, Program};
 use watch::Watch;
 
-/// The name of the device, for tc; the library has the same.
-const DEVICE_NAME: &str = "udp0";
+/// The names of the devices, for tc, of what the program sends and receives; the library has the same.
+const DEVICE_NAMES: [&str; 2] = ["udp0", "down"];
 
 /// A failure before the program runs, with its exit code: those of env, timeout and nohup.
 #[derive(Debug)]
@@ -69,8 +70,7 @@ pub(crate) fn exec(args: &ExecArgs) -> ExitCode {
 }
 
 fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
-    let batch = batch(args.batch.as_deref()).map_err(|error| Failure::own(failure::line(&error)))?;
-    check(&args.qdisc, &batch).map_err(|error| Failure::own(failure::line(&error)))?;
+    let link = Link::of(args).map_err(|error| Failure::own(failure::line(&error)))?;
     let (name, arguments) = args.command.split_first().ok_or_else(|| Failure::own("no program"))?;
     let library = library::find().map_err(Failure::own)?;
     let elf = Elf::read(&library).map_err(Failure::own)?;
@@ -84,8 +84,9 @@ fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     let mut signals = signals.map_err(Failure::own)?;
     let mut command = Command::new(&program.path);
     command.arg0(name).args(arguments);
-    command.env("LD_PRELOAD", preload(&library)).env("TXQ_EXEC_QDISC", &args.qdisc);
-    command.env("TXQ_EXEC_BATCH", texts(&batch)).env("TXQ_EXEC_NAME", &socket);
+    command.env("LD_PRELOAD", preload(&library)).env("TXQ_EXEC_QDISC", &link.up);
+    command.env_remove("TXQ_EXEC_DOWN").envs(link.down.map(|down| ("TXQ_EXEC_DOWN", down)));
+    command.env("TXQ_EXEC_BATCH", link.commands).env("TXQ_EXEC_NAME", &socket);
     command.env("TXQ_EXEC_DRAIN_MS", args.drain.0.as_millis().to_string());
     let path = format!("/proc/{}/fd/{}", std::process::id(), records.as_raw_fd());
     let own = records.metadata().map_err(Failure::own)?;
@@ -118,18 +119,55 @@ fn batch(file: Option<&Path>) -> anyhow::Result<Commands> {
     tc::lines(&text).map_err(|error| anyhow::anyhow!("--batch {}: {error}", path.display()))
 }
 
-fn texts(batch: &Commands) -> String {
-    batch.iter().map(|(_, line)| format!("{line}\n")).collect()
+/// The qdiscs of both ways.
+#[derive(Debug, PartialEq)]
+struct Link {
+    up: String,
+    down: Option<String>,
+    /// Commands of tc, one a line.
+    commands: String,
 }
 
-/// Builds the qdisc on a device without a wire, and executes the commands there; an error has tc's text.
-fn check(qdisc: &str, batch: &Commands) -> anyhow::Result<()> {
-    let null = Null { name: DEVICE_NAME.into(), link: Link::Ip, ..Null::default() };
-    let dev = NetDev::builder(null).qdisc(qdisc).build().context("--qdisc")?;
-    for (line, command) in batch {
-        tc::apply(&dev, command).with_context(|| format!("--batch line {line}"))?;
+impl Link {
+    /// Reads the options, and tries them; an error has tc's text.
+    fn of(args: &ExecArgs) -> anyhow::Result<Self> {
+        let batch = batch(args.batch.as_deref())?;
+        let ways =
+            Ways::of(args.preset.as_deref(), args.qdisc.as_ref().or(args.up.as_ref()), args.down.as_ref())?;
+        let places = [if args.up.is_some() { "--up" } else { "--qdisc" }, "--down"];
+        Self::tried(&ways, places, &batch)
     }
-    Ok(())
+
+    /// Builds the qdiscs on devices without a wire, and executes the commands there.
+    fn tried(ways: &Ways, places: [&str; 2], batch: &Commands) -> anyhow::Result<Self> {
+        let up = Some(ways.up.as_deref().unwrap_or("pfifo_fast"));
+        let (mut roots, mut devices, mut commands) = (Vec::new(), Vec::new(), String::new());
+        for ((name, way), place) in DEVICE_NAMES.into_iter().zip([up, ways.down.as_deref()]).zip(places) {
+            let Some(way) = way else { continue };
+            let mut device = Device::default();
+            config::apply_way(Some(way), &mut device);
+            let root = device.qdisc.unwrap_or_default();
+            let null = Null { name: name.into(), link: txq::driver::Link::Ip, ..Null::default() };
+            let dev = NetDev::builder(null).qdisc(&root).build().with_context(|| place.to_owned())?;
+            for child in &device.tc {
+                tc::apply(&dev, child).with_context(|| place.to_owned())?;
+                let _ = writeln!(
+                    commands,
+                    "{}",
+                    child.replacen("qdisc add ", &format!("qdisc add dev {name} "), 1)
+                );
+            }
+            roots.push(root);
+            devices.push(dev);
+        }
+        let all: Vec<&NetDev> = devices.iter().collect();
+        for (line, command) in batch {
+            tc::apply_to(&all, command).with_context(|| format!("--batch line {line}"))?;
+            let _ = writeln!(commands, "{command}");
+        }
+        let mut roots = roots.into_iter();
+        Ok(Self { up: roots.next().unwrap_or_default(), down: roots.next(), commands })
+    }
 }
 
 /// Returns the name of the control socket of a program: the name of its file, as far as a socket can have it.
@@ -202,7 +240,9 @@ mod tests {
     fn wrong_qdiscs_and_commands_name_their_place_and_tcs_text() {
         let told = |qdisc: &str, batch: &str| {
             let batch = vec![(3, batch.to_owned())];
-            check(qdisc, &batch).map_or_else(|error| failure::line(&error), |()| "right".to_owned())
+            let ways = Ways { up: Some(qdisc.to_owned()), down: None };
+            let link = Link::tried(&ways, ["--qdisc", "--down"], &batch);
+            link.map_or_else(|error| failure::line(&error), |_| "right".to_owned())
         };
         let good = "qdisc replace dev udp0 root handle 1: prio";
         assert_eq!(told("fq maxrate 20mbit", good), "right");
@@ -210,5 +250,19 @@ mod tests {
         assert!(wrong.starts_with("--qdisc: ") && wrong.contains("\"burst\""), "{wrong}");
         let wrong = told("fq", "qdisc replace dev udp0 root nonsense");
         assert!(wrong.starts_with("--batch line 3: ") && wrong.contains("nonsense"), "{wrong}");
+    }
+
+    #[test]
+    fn a_way_of_several_qdiscs_is_a_root_and_commands() {
+        let down = Some("tbf rate 1mbit burst 3k latency 50ms | netem delay 5ms".to_owned());
+        let batch = vec![(1, "qdisc replace dev down parent 2:1 handle 3: pie".to_owned())];
+        let link = Link::tried(&Ways { up: None, down }, ["--qdisc", "--down"], &batch).unwrap();
+        let commands = "qdisc add dev down parent 1:1 handle 2: tbf rate 1mbit burst 3k latency 50ms\n\
+                        qdisc replace dev down parent 2:1 handle 3: pie\n";
+        assert_eq!((link.up.as_str(), link.commands.as_str()), ("pfifo_fast", commands));
+        assert_eq!(link.down.as_deref(), Some("handle 1: netem delay 5ms"));
+        let wrong = Ways { up: None, down: Some("netem delay x".to_owned()) };
+        let wrong = failure::line(&Link::tried(&wrong, ["--qdisc", "--down"], &vec![]).unwrap_err());
+        assert!(wrong.starts_with("--down: "), "{wrong}");
     }
 }

@@ -108,7 +108,16 @@ pub fn check<W: AsRef<str>>(words: &[W]) -> Answer {
 /// }
 /// ```
 pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
-    let device = dev.info().name.clone();
+    apply_to(&[dev], command)
+}
+
+/// As [`apply`], on the device that the command names among several, or the first.
+///
+/// # Errors
+/// As [`apply`].
+#[doc(hidden)]
+pub fn apply_to(devices: &[&NetDev], command: &str) -> Result<(), Error> {
+    let device = devices.first().map_or_else(String::new, |dev| dev.info().name.clone());
     let failed = |message: &str| {
         let (device, command, message) = (device.clone(), command.to_owned(), message.to_owned());
         Error::Command { device, command, message }
@@ -123,9 +132,9 @@ pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
         let at = words.len().min(2);
         words.splice(at..at, ["dev".to_owned(), device.clone()]);
     }
-    let devices = Devices::default();
-    devices.lend(dev)?;
-    let answer = run(&devices, &words, &Show::default(), true);
+    let lent = Devices::default();
+    devices.iter().try_for_each(|dev| lent.lend(dev))?;
+    let answer = run(&lent, &words, &Show::default(), true);
     if answer.rc == 0 {
         return Ok(());
     }

@@ -68,6 +68,8 @@ reasons! {
     TcEgress = "TC_EGRESS",
     /// A filter of the ingress hook dropped it (ingress, clsact).
     TcIngress = "TC_INGRESS",
+    /// The receive buffer of its socket was full.
+    SocketRcvbuff = "SOCKET_RCVBUFF",
 }
 
 impl fmt::Display for DropReason {

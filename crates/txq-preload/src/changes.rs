@@ -73,28 +73,42 @@ pub(crate) fn first_own(first: c_int, last: c_int) -> Option<c_int> {
     found
 }
 
+/// Returns the socket that a descriptor is known to name.
+fn socket(fd: c_int) -> Option<&'static Socket> {
+    let Entry::Socket(index) = TABLE.get(fd) else { return None };
+    process::running()?.sockets.get(index)
+}
+
 /// Lets waiting datagrams keep their destination.
 pub(crate) fn before_change(fd: c_int) {
-    if let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), process::running())
-        && let Some(socket) = process.sockets.get(index)
-    {
+    if let Some(socket) = socket(fd) {
         socket.before_change();
     }
 }
 
 /// Asks the kernel again what it knows about a socket.
 pub(crate) fn after_change(fd: c_int) {
-    if let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), process::running())
-        && let Some(socket) = process.sockets.get(index)
-    {
+    if let Some(socket) = socket(fd) {
         socket.after_change(fd);
     }
 }
 
+/// Notes that the program has set an option of a socket.
+pub(crate) fn after_option(fd: c_int, option: (c_int, c_int)) {
+    if let Some(socket) = socket(fd) {
+        socket.after_option(fd, option);
+    }
+}
+
+/// Returns whether an option of a socket is set by the library alone.
+pub(crate) fn is_hidden(fd: c_int, option: (c_int, c_int)) -> bool {
+    process::receives() && socket(fd).is_some_and(|socket| socket.is_hidden(option))
+}
+
 /// Waits for the datagrams of a socket, for at most [`CLOSED_LINGER`].
 pub(crate) fn wait_for_waiting(fd: c_int) {
-    let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), process::running()) else { return };
-    wait(|| process.sockets.get(index).is_some_and(Socket::has_waiting));
+    let Some(socket) = socket(fd) else { return };
+    wait(|| socket.has_waiting());
 }
 
 /// Waits for the datagrams of closed sockets, and discards those that do not leave in time; returns whether there were any.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq_device::udp::Datagram;
 
-use crate::message::UDP_SEGMENT;
+use crate::message::{Control, UDP_SEGMENT, address, push};
 use crate::process::DEVICE;
 use crate::socket::{Socket, Sockets};
 use crate::sys::{self, Address};
@@ -124,11 +124,6 @@ struct Message {
     closed: bool,
 }
 
-/// Space for the control messages of one message.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Control([u8; 128]);
-
 struct Tx {
     sockets: &'static Sockets,
     headers: Box<[libc::mmsghdr]>,
@@ -166,7 +161,7 @@ impl Tx {
             sockets,
             headers: (0..MESSAGES).map(header).collect(),
             addresses: vec![Address::empty(); MESSAGES].into(),
-            controls: vec![Control([0; 128]); MESSAGES].into(),
+            controls: vec![Control::EMPTY; MESSAGES].into(),
             parts: (0..MAX_DATAGRAMS).map(part).collect(),
             messages: vec![Message::default(); MESSAGES].into(),
             retry: SOCKET_RETRY.0,
@@ -364,53 +359,6 @@ impl Transmit for Tx {
         }
         Status::Ok
     }
-}
-
-/// Returns an address for a socket that is of IPv6 or not, and its length.
-fn address(to: SocketAddr, is_v6: bool, interface: u32) -> (Address, libc::socklen_t) {
-    let (mut address, port) = (Address::empty(), to.port().to_be());
-    let ip = match to.ip() {
-        IpAddr::V4(ip) if !is_v6 => {
-            address.v4 = libc::sockaddr_in {
-                sin_family: libc::AF_INET as _,
-                sin_port: port,
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
-                sin_zero: [0; 8],
-            };
-            return (address, size_of::<libc::sockaddr_in>() as _);
-        }
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    address.v6 = libc::sockaddr_in6 {
-        sin6_family: libc::AF_INET6 as _,
-        sin6_port: port,
-        sin6_flowinfo: 0,
-        sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
-        sin6_scope_id: if ip.is_unicast_link_local() || ip.is_multicast() { interface } else { 0 },
-    };
-    (address, size_of::<libc::sockaddr_in6>() as _)
-}
-
-/// Appends a control message to those of a message.
-fn push<T: Copy>(space: &mut Control, to: &mut libc::msghdr, level: c_int, kind: c_int, value: T) {
-    const { assert!(align_of::<T>() <= 8, "data of a control message is aligned as its header") };
-    #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-    let (used, len) = (to.msg_controllen as usize, size_of::<T>() as libc::c_uint);
-    // SAFETY: these compute lengths.
-    let (room, len) = unsafe { (libc::CMSG_SPACE(len) as usize, libc::CMSG_LEN(len)) };
-    assert!(used + room <= size_of::<Control>(), "control messages fit");
-    // SAFETY: `used + room` bytes are within the space, which is aligned for a header, and `used` is a sum of lengths that keep that
-    // alignment. CMSG_DATA is within CMSG_SPACE; its value is written as one that may be unaligned.
-    unsafe {
-        let header: *mut libc::cmsghdr = space.0.as_mut_ptr().add(used).cast();
-        let mut zeroed: libc::cmsghdr = mem::zeroed();
-        (zeroed.cmsg_level, zeroed.cmsg_type, zeroed.cmsg_len) = (level, kind, len as _);
-        header.write(zeroed);
-        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
-    }
-    to.msg_control = (&raw mut *space).cast();
-    to.msg_controllen = (used + room) as _;
 }
 
 #[cfg(test)]

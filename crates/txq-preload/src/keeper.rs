@@ -13,10 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use txq::tc;
+use txq::{NetDev, tc};
 use txq_control::{Error, Place, Server};
 
 use crate::process::{self, Process, Settings, record};
+use crate::socket::left_sockets;
 use crate::sys;
 
 /// How long the exit waits for the report and the removal of the control socket, beside the time for draining.
@@ -129,10 +130,11 @@ pub(crate) fn start(process: &'static Process, settings: &'static Settings) -> i
 /// Starts the control server, and sets the process's name; the error is `None` if there is none to start.
 fn serve(process: &Process, settings: &Settings) -> Result<Server, Option<String>> {
     let name = settings.name.as_ref().ok_or(None)?;
-    let dev = process.dev.read().unwrap_or_else(PoisonError::into_inner);
-    let dev = dev.as_ref().ok_or(None)?;
+    let devices = process.devices.read().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.as_ref().ok_or(None)?;
     let serve = |name: &str| {
-        Server::builder().at(Place::Name(name.to_owned())).device(dev).program(&settings.program).start()
+        let server = Server::builder().at(Place::Name(name.to_owned())).program(&settings.program);
+        devices.all().fold(server, |server, dev| server.device(dev)).start()
     };
     // Of several processes the first has the name itself.
     let own = format!("{name}-{}", sys::pid());
@@ -145,34 +147,49 @@ fn serve(process: &Process, settings: &Settings) -> Result<Server, Option<String
     Ok(server)
 }
 
-/// Drains the device and reports.
+/// Drains the device of what the program sends, and reports.
 fn end(process: &Process, settings: &Settings) {
-    let dev = process.dev.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(dev) = dev.as_ref() else { return };
+    let devices = process.devices.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(devices) = devices.as_ref() else { return };
     let since = Instant::now();
-    while !dev.is_idle() && since.elapsed() < settings.drain {
+    while !devices.up.is_idle() && since.elapsed() < settings.drain {
         thread::sleep(Duration::from_micros(200));
     }
+    let mut ended = json!({
+        "event": "ended",
+        "name": process.name.get(),
+        "seconds": process.started.elapsed().as_secs_f64(),
+    });
+    let mut append = |more: Value| {
+        if let (Some(all), Value::Object(more)) = (ended.as_object_mut(), more) {
+            all.extend(more);
+        }
+    };
+    append(counters(&devices.up));
+    append(json!({
+        "passed": process::passed(),
+        "io_uring": process::has_io_uring(),
+        "tcp": process::has_tcp(),
+    }));
+    if let Some(down) = &devices.down {
+        append(json!({ "down": counters(down), "received_past": left_sockets() }));
+    }
+    record(settings, ended);
+}
+
+/// Returns the counters of a device, and its qdiscs as tc shows them.
+fn counters(dev: &NetDev) -> Value {
     let (stats, qdiscs) = (dev.stats(), dev.qdiscs(Default::default()));
     let dropped: serde_json::Map<String, Value> =
         stats.dropped.iter().map(|(reason, n)| (reason.to_string(), n.into())).collect();
-    record(
-        settings,
-        json!({
-            "event": "ended",
-            "name": process.name.get(),
-            "seconds": process.started.elapsed().as_secs_f64(),
-            "accepted": stats.accepted,
-            "created": stats.created,
-            "sent": stats.sent,
-            "bytes_sent": stats.bytes_sent,
-            "dropped": dropped,
-            "queued": stats.queued,
-            "passed": process::passed(),
-            "io_uring": process::has_io_uring(),
-            "tcp": process::has_tcp(),
-            "qdiscs": tc::show_json(&qdiscs, true),
-            "text": tc::show_text(&qdiscs, true),
-        }),
-    );
+    json!({
+        "accepted": stats.accepted,
+        "created": stats.created,
+        "sent": stats.sent,
+        "bytes_sent": stats.bytes_sent,
+        "dropped": dropped,
+        "queued": stats.queued,
+        "qdiscs": tc::show_json(&qdiscs, true),
+        "text": tc::show_text(&qdiscs, true),
+    })
 }

@@ -1,12 +1,13 @@
 //! Internal to `txq exec`, and published only because Cargo wants it.
 //!
-//! It is the library that `txq exec` loads into a program (`LD_PRELOAD`): the program's UDP datagrams leave through a txq device, and
-//! nothing in the program changes.
+//! It is the library that `txq exec` loads into a program (`LD_PRELOAD`): the program's UDP datagrams leave through a txq device, arrive through
+//! another one, and nothing in the program changes.
 //!
-//! It replaces the functions of the C library that send on a socket, and those that change what is known of a socket
+//! It replaces the functions of the C library that send, receive or wait on a socket, and those that change what is known of a socket
 //! (`symbols`). A datagram becomes a packet with IP and UDP headers ([`txq_device::udp::Datagram`]), goes through the qdisc of the process's one device
 //! (`process`), and leaves through a duplicate of the program's own descriptor (`driver`, `socket`), so its source port, its options
-//! and its replies are the program's. All else goes to the kernel as it is. `docs/exec.md` in the repository says what a program
+//! and its replies are the program's. On the way in, a thread of the library receives through that duplicate (`receive`), and what the qdisc has
+//! released waits for the program in a UNIX socket (`arrive`, `socket/standin.rs`). All else goes to the kernel as it is. `docs/exec.md` in the repository says what a program
 //! notices.
 //!
 //! Rules that hold everywhere here:
@@ -20,13 +21,16 @@
 
 #![cfg(target_os = "linux")]
 
+mod arrive;
 mod changes;
 mod driver;
+mod epolls;
 mod keeper;
 mod memory;
 mod message;
 mod next;
 mod process;
+mod receive;
 mod record;
 mod send;
 mod socket;

@@ -1,6 +1,7 @@
 //! One message of the program: where its bytes are, where it goes, and what its control messages say.
 
 use std::ffi::c_int;
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr;
 
@@ -153,10 +154,26 @@ pub(crate) fn place(address: &Address) -> Option<Place> {
     }
 }
 
+/// Returns the number of a message's parts.
+#[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+pub(crate) fn parts_of(message: &libc::msghdr) -> usize {
+    message.msg_iovlen as usize
+}
+
+/// Returns the length of a message's control messages, in bytes.
+#[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+pub(crate) fn control_len(message: &libc::msghdr) -> usize {
+    message.msg_controllen as usize
+}
+
+/// Returns the unspecified address of a family.
+pub(crate) fn unspecified(is_v4: bool) -> IpAddr {
+    if is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 /// Reads a message's control messages; `None` if one of them is unknown to this library or malformed, or they cannot be read.
 pub(crate) fn control(message: &libc::msghdr, said: &mut Said, memory: &mut Readable) -> Option<()> {
-    #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-    let len = message.msg_controllen as usize;
+    let len = control_len(message);
     if len == 0 {
         return Some(());
     }
@@ -217,6 +234,65 @@ impl Said {
     }
 }
 
+/// Space for the control messages of one message: for all that this library writes.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct Control([u8; 256]);
+
+impl Control {
+    pub(crate) const EMPTY: Self = Self([0; 256]);
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Returns an address for a socket that is of IPv6 or not, and its length.
+pub(crate) fn address(to: SocketAddr, is_v6: bool, interface: u32) -> (Address, libc::socklen_t) {
+    let (mut address, port) = (Address::empty(), to.port().to_be());
+    let ip = match to.ip() {
+        IpAddr::V4(ip) if !is_v6 => {
+            address.v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as _,
+                sin_port: port,
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
+                sin_zero: [0; 8],
+            };
+            return (address, size_of::<libc::sockaddr_in>() as _);
+        }
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    address.v6 = libc::sockaddr_in6 {
+        sin6_family: libc::AF_INET6 as _,
+        sin6_port: port,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
+        sin6_scope_id: if ip.is_unicast_link_local() || ip.is_multicast() { interface } else { 0 },
+    };
+    (address, size_of::<libc::sockaddr_in6>() as _)
+}
+
+/// Appends a control message to those of a message.
+pub(crate) fn push<T: Copy>(space: &mut Control, to: &mut libc::msghdr, level: c_int, kind: c_int, value: T) {
+    const { assert!(align_of::<T>() <= 8, "data of a control message is aligned as its header") };
+    let (used, len) = (control_len(to), size_of::<T>() as libc::c_uint);
+    // SAFETY: these compute lengths.
+    let (room, len) = unsafe { (libc::CMSG_SPACE(len) as usize, libc::CMSG_LEN(len)) };
+    assert!(used + room <= size_of::<Control>(), "control messages fit");
+    // SAFETY: `used + room` bytes are within the space, which is aligned for a header, and `used` is a sum of lengths that keep that
+    // alignment. CMSG_DATA is within CMSG_SPACE; its value is written as one that may be unaligned.
+    unsafe {
+        let header: *mut libc::cmsghdr = space.0.as_mut_ptr().add(used).cast();
+        let mut zeroed: libc::cmsghdr = mem::zeroed();
+        (zeroed.cmsg_level, zeroed.cmsg_type, zeroed.cmsg_len) = (level, kind, len as _);
+        header.write(zeroed);
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+    }
+    to.msg_control = (&raw mut *space).cast();
+    to.msg_controllen = (used + room) as _;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +330,7 @@ mod tests {
         let header = size_of::<libc::cmsghdr>();
         let message = |len: usize, data: &[u8]| {
             // SAFETY: all zeros are a header.
-            let mut head: libc::cmsghdr = unsafe { std::mem::zeroed() };
+            let mut head: libc::cmsghdr = unsafe { mem::zeroed() };
             (head.cmsg_level, head.cmsg_type, head.cmsg_len) = (libc::IPPROTO_IP, libc::IP_TOS, len as _);
             let mut bytes = vec![0; header];
             // SAFETY: the bytes of a header fit.

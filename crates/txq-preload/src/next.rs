@@ -12,13 +12,23 @@ use crate::stack::on_own_stack;
 use crate::sys::{errno, set_errno};
 
 /// The names of all replaced functions that are called here.
-const NAMES: [&CStr; 29] = [
+const NAMES: [&CStr; 39] = [
     c"send",
     c"sendto",
     c"sendmsg",
     c"sendmmsg",
     c"write",
     c"writev",
+    c"recv",
+    c"recvfrom",
+    c"recvmsg",
+    c"recvmmsg",
+    c"read",
+    c"readv",
+    c"__recv_chk",
+    c"__recvfrom_chk",
+    c"__read_chk",
+    c"ioctl",
     c"syscall",
     c"socket",
     c"connect",

@@ -1,4 +1,4 @@
-//! The device of this process: made at the first datagram, abandoned by a child after `fork`, drained when the program exits or restricts
+//! The devices of this process: made at the first datagram, abandoned by a child after `fork`, drained when the program exits or restricts
 //! its own system calls.
 
 use std::env;
@@ -13,23 +13,27 @@ use serde_json::{Value, json};
 use txq::pool::{Backing, PoolConfig};
 use txq::{NetDev, Sender};
 
+use crate::arrive::In;
 use crate::driver::Out;
 use crate::keeper::{self, Keeper, Work};
+use crate::receive;
 use crate::record::Record;
-use crate::socket::{Sockets, forget_full};
+use crate::socket::{Sockets, forget_full, forget_left};
 use crate::sys;
 use crate::table::{Entry, TABLE};
 
-/// The name of the device, for tc.
+/// The names of the devices, for tc: of what the process sends, and of what it receives.
 pub(crate) const DEVICE: &str = "udp0";
+pub(crate) const DOWN: &str = "down";
 
 /// The variables by which `txq exec` configures the library, which `docs/exec.md` lists.
 const QDISC_VAR: &str = "TXQ_EXEC_QDISC";
+const DOWN_VAR: &str = "TXQ_EXEC_DOWN";
 const BATCH_VAR: &str = "TXQ_EXEC_BATCH";
 const NAME_VAR: &str = "TXQ_EXEC_NAME";
 const DRAIN_MS_VAR: &str = "TXQ_EXEC_DRAIN_MS";
 
-/// The pool of a process. A buffer takes any datagram; only the pages that datagrams have filled take memory.
+/// The pool of a device. A buffer takes any datagram; only the pages that datagrams have filled take memory.
 const POOL_BUFFERS: u32 = 4096;
 const BUFFER_BYTES: usize = 65_600;
 /// The number of senders: as many threads send at a time without waiting for one another. Few, because each keeps buffers.
@@ -40,6 +44,8 @@ const STARTING: Duration = Duration::from_secs(10);
 /// What `txq exec` has set.
 pub(crate) struct Settings {
     qdisc: String,
+    /// The qdisc of what the program receives; without it, that is the kernel's.
+    down: Option<String>,
     /// Commands of tc, one a line.
     batch: String,
     /// The name of the control socket; none without it.
@@ -51,6 +57,18 @@ pub(crate) struct Settings {
     pub(crate) program: String,
 }
 
+/// The devices of a process.
+pub(crate) struct Devices {
+    pub(crate) up: NetDev,
+    pub(crate) down: Option<NetDev>,
+}
+
+impl Devices {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &NetDev> {
+        std::iter::once(&self.up).chain(&self.down)
+    }
+}
+
 /// A process with a device. Never freed: threads may be inside at any time.
 pub(crate) struct Process {
     pid: u32,
@@ -58,8 +76,8 @@ pub(crate) struct Process {
     is_own: &'static AtomicU32,
     pub(crate) sockets: &'static Sockets,
     senders: [Mutex<Option<Sender>>; SENDER_COUNT],
-    /// The device; `None` after the program has restricted its system calls.
-    pub(crate) dev: RwLock<Option<NetDev>>,
+    /// The devices; `None` after the program has restricted its system calls.
+    pub(crate) devices: RwLock<Option<Devices>>,
     pub(crate) keeper: Keeper,
     /// The name of the control server; unset without one.
     pub(crate) name: OnceLock<String>,
@@ -69,6 +87,8 @@ pub(crate) struct Process {
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// Whether the library takes over datagrams. Set once the settings are read, cleared if the device does not start.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Whether there is a qdisc for what the program receives. Set once the settings are read.
+static HAS_DOWN: AtomicBool = AtomicBool::new(false);
 /// Whether a thread starts the device. A child clears it after `fork`.
 static IS_STARTING: AtomicU32 = AtomicU32::new(0);
 /// The process's device; null before the first datagram and in a child.
@@ -99,19 +119,19 @@ impl Process {
     pub(crate) fn with_sender<R>(&self, f: impl FnOnce(Option<&mut Sender>) -> R) -> R {
         let mut sender = self.sender();
         if sender.is_none() {
-            let dev = self.dev.read().unwrap_or_else(PoisonError::into_inner);
-            *sender = dev.as_ref().map(|dev| dev.sender("program"));
+            let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+            *sender = devices.as_ref().map(|devices| devices.up.sender("program"));
         }
         f(sender.as_mut())
     }
 
-    /// Ends the device and its threads. Calls that are inside finish first.
+    /// Ends the devices and their threads. Calls that are inside finish first.
     pub(crate) fn close(&self) {
-        let dev = self.dev.write().unwrap_or_else(PoisonError::into_inner).take();
+        let devices = self.devices.write().unwrap_or_else(PoisonError::into_inner).take();
         for sender in &self.senders {
             drop(sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
-        drop(dev);
+        drop(devices);
         self.sockets.close_all();
     }
 
@@ -125,6 +145,12 @@ impl Process {
 #[inline]
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Relaxed) && !keeper::is_inside()
+}
+
+/// Returns whether the library also receives the calling thread's datagrams.
+#[inline]
+pub(crate) fn receives() -> bool {
+    HAS_DOWN.load(Relaxed) && is_on()
 }
 
 /// Takes the error that a waiting datagram of a socket met.
@@ -215,24 +241,31 @@ pub(crate) fn started() -> Option<&'static Process> {
 
 fn start(settings: &'static Settings) -> Result<&'static Process, String> {
     let sockets: &'static Sockets = Box::leak(Box::new(Sockets::new()));
-    let pool = PoolConfig {
-        name: DEVICE.into(),
+    let pool = |name: &str| PoolConfig {
+        name: name.into(),
         buffers: POOL_BUFFERS,
         room: BUFFER_BYTES,
         backing: Backing::Heap,
         ..PoolConfig::default()
     };
-    let built = NetDev::builder(Out(sockets)).qdisc(&settings.qdisc).pool_config(pool).start();
-    let dev = built.map_err(|error| error.to_string())?;
+    let up = NetDev::builder(Out(sockets)).qdisc(&settings.qdisc).pool_config(pool(DEVICE)).start();
+    let up = up.map_err(|error| error.to_string())?;
+    let build = |qdisc: &String| NetDev::builder(In(sockets)).qdisc(qdisc).pool_config(pool(DOWN)).start();
+    let down = settings.down.as_ref().map(build).transpose().map_err(|error| error.to_string())?;
+    let devices = Devices { up, down };
+    let all: Vec<&NetDev> = devices.all().collect();
     for line in settings.batch.lines() {
-        txq_control::tc::apply(&dev, line).map_err(|error| error.to_string())?;
+        txq_control::tc::apply_to(&all, line).map_err(|error| error.to_string())?;
+    }
+    if let Some(down) = &devices.down {
+        receive::start(sockets, down)?;
     }
     let process: &'static Process = Box::leak(Box::new(Process {
         pid: sys::pid(),
         is_own: sys::word_of_this_process(1).ok_or("the system gives no memory")?,
         sockets,
         senders: [const { Mutex::new(None) }; SENDER_COUNT],
-        dev: RwLock::new(Some(dev)),
+        devices: RwLock::new(Some(devices)),
         keeper: Keeper::new(),
         name: OnceLock::new(),
         started: Instant::now(),
@@ -260,6 +293,7 @@ pub(crate) fn loaded() {
     let drain = env::var(DRAIN_MS_VAR).ok().and_then(|ms| ms.parse().ok()).unwrap_or(1000);
     let settings = Settings {
         qdisc,
+        down: env::var(DOWN_VAR).ok(),
         batch: env::var(BATCH_VAR).unwrap_or_default(),
         name: env::var(NAME_VAR).ok(),
         drain: Duration::from_millis(drain),
@@ -271,6 +305,7 @@ pub(crate) fn loaded() {
     // SAFETY: the handlers stay loaded (`-z nodelete`), and use only atomics and system calls. Without memory for them, a child
     // would wait for its parent's threads.
     if unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) } == 0 {
+        HAS_DOWN.store(settings.down.is_some(), Relaxed);
         IS_ON.store(true, Relaxed);
     }
 }
@@ -297,6 +332,7 @@ extern "C" fn in_child() {
     }
     IS_STARTING.store(0, Relaxed);
     forget_full();
+    forget_left();
     PASSED.store(0, Relaxed);
     HAS_TCP.store(false, Relaxed);
 }
@@ -335,6 +371,8 @@ pub(crate) fn restricting() {
         record(settings, json!({ "event": "restricted" }));
     }
     if let Some(process) = process {
+        process.sockets.give_back();
+        process.sockets.end_waiting();
         process.keeper.ask(Work::Leave, settings.drain);
     }
 }

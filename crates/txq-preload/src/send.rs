@@ -10,7 +10,7 @@ use txq_device::udp::Datagram;
 
 use crate::driver::{Tag, with_verified};
 use crate::memory::Readable;
-use crate::message::{Parts, Said, control, destination};
+use crate::message::{Parts, Said, control, destination, parts_of};
 use crate::process::{self, Process};
 use crate::socket::{Facts, Socket, Sockets, State};
 use crate::stack::on_own_stack;
@@ -156,44 +156,53 @@ pub(crate) fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'st
                 // Without a descriptor for the duplicate, the kernel has this socket from now on.
                 process::count_passed();
             }
-            TABLE.set(fd, index.map_or(Entry::Other, Entry::Socket));
-            Some((process?, index?))
+            let before = TABLE.set(fd, index.map_or(Entry::Other, Entry::Socket));
+            let (process, index) = (process?, index?);
+            if before == Entry::Socket(index) {
+                // Another thread has found it at the same time, and has counted the name.
+                process.sockets.remove_name(index);
+            }
+            Some((process, index))
         }
     }
 }
 
+/// Returns the socket that a descriptor names, and takes the descriptor into the table.
+pub(crate) fn named(fd: c_int) -> Option<(&'static Process, u32, &'static Socket)> {
+    for _ in 0..2 {
+        let (process, index) = find(fd, process::running())?;
+        let socket = process.sockets.get(index)?;
+        if socket.is_named(fd) {
+            return Some((process, index, socket));
+        }
+        // The number was closed and used again by calls that this library does not see.
+        TABLE.set(fd, Entry::Unknown);
+        process.sockets.remove_name(index);
+    }
+    None
+}
+
 fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
     let kernel = Attempt::Over(Outcome::Kernel);
-    for _ in 0..2 {
-        let Some((process, index)) = find(fd, process::running()) else { return kernel };
-        let Some(socket) = process.sockets.get(index) else { return kernel };
-        let mut state = socket.state();
-        if !socket.is_named(fd) {
-            // The number was closed and used again by calls that this library does not see.
-            drop(state);
-            TABLE.set(fd, Entry::Unknown);
-            process.sockets.remove_name(index);
-            continue;
-        }
-        socket.named.store(fd, Relaxed);
-        let _ = socket.facts(&mut state, fd);
-        state.is_corked |= flags & libc::MSG_MORE != 0;
-        if state.is_corked && state.flow.outstanding() > 0 {
-            let seen = wait_for(process.sockets, socket, &mut state, 0, 0);
-            return Attempt::Full(Full { index, seen, timeout: None, patience: 0 });
-        }
-        if state.is_corked || flags & !CARRIED_FLAGS != 0 {
-            process::count_passed();
-            return kernel;
-        }
-        return process.with_sender(|sender| {
-            let Some(sender) = sender else { return kernel };
-            with_verified(index, fd, || {
-                hand_in(sender, (process.sockets, index), socket, &mut state, messages, fd)
-            })
-        });
+    let Some((process, index, socket)) = named(fd) else { return kernel };
+    let mut state = socket.state();
+    socket.named.store(fd, Relaxed);
+    let _ = socket.facts(&mut state, fd);
+    state.is_corked |= flags & libc::MSG_MORE != 0;
+    if state.is_corked && state.flow.outstanding() > 0 {
+        let seen = wait_for(process.sockets, socket, &mut state, 0, 0);
+        return Attempt::Full(Full { index, seen, timeout: None, patience: 0 });
     }
-    kernel
+    if state.is_corked || flags & !CARRIED_FLAGS != 0 {
+        process::count_passed();
+        return kernel;
+    }
+    process.with_sender(|sender| {
+        let Some(sender) = sender else { return kernel };
+        with_verified(index, fd, || {
+            hand_in(sender, (process.sockets, index), socket, &mut state, messages, fd)
+        })
+    })
 }
 
 /// Hands the messages of a call to the device, until one does not fit.
@@ -296,12 +305,6 @@ fn wait_for(sockets: &Sockets, socket: &Socket, state: &mut State, more: u64, ro
     let datagrams = (state.flow.outstanding() + more).saturating_sub(room_at);
     socket.wanted.store(datagrams.max(1) as i32, Release);
     seen
-}
-
-/// Returns the number of a message's parts.
-#[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-pub(crate) fn parts_of(message: &libc::msghdr) -> usize {
-    message.msg_iovlen as usize
 }
 
 /// Returns the longest payload of a datagram with these headers, in bytes.

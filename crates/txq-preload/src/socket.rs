@@ -6,7 +6,9 @@
 //! library knows and no datagram waits. Sockets are never freed, only used again, so an index in a packet is valid for ever.
 
 mod facts;
-mod room;
+mod standin;
+mod taken;
+mod watch;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -19,8 +21,12 @@ use txq::Flow;
 use crate::sys::{self, Answer};
 use crate::table::{Entry, TABLE};
 pub(crate) use facts::Facts;
-use room::Room;
-pub(crate) use room::{forget_full, is_any_full};
+use standin::StandIn;
+pub(crate) use standin::{forget_full, is_any_full};
+use taken::Taken;
+pub(crate) use taken::{forget_left, left_sockets};
+use watch::Watch;
+pub(crate) use watch::Watched;
 
 /// The kernel's identity of a socket (`asm-generic/socket.h`).
 const SO_COOKIE: c_int = 57;
@@ -53,7 +59,10 @@ pub(crate) struct Socket {
     pub(crate) wanted: AtomicI32,
     /// The word that waiting threads sleep on; each wake changes it.
     pub(crate) wakes: AtomicU32,
-    room: Room,
+    /// Whether the program has a descriptor of it. Written under [`Sockets::own`].
+    is_open: AtomicBool,
+    stand_in: StandIn,
+    taken: Taken,
     state: Mutex<State>,
 }
 
@@ -103,7 +112,9 @@ impl Socket {
             uncut: AtomicBool::new(false),
             wanted: AtomicI32::new(0),
             wakes: AtomicU32::new(0),
-            room: Room::new(),
+            is_open: AtomicBool::new(false),
+            stand_in: StandIn::new(),
+            taken: Taken::new(),
             state: Mutex::new(State::new(0)),
         }
     }
@@ -136,6 +147,7 @@ impl Socket {
         state.facts = None;
         // An error shows at the next datagram.
         let _ = self.facts(&mut state, fd);
+        self.mirror(fd);
     }
 
     /// Returns whether datagrams wait.
@@ -166,10 +178,10 @@ impl Socket {
         Ok(self.fd.swap(fd, Relaxed))
     }
 
-    /// Forgets the duplicate and the room, and closes them if they are still its.
+    /// Forgets the duplicate and the stand-in, and closes them if they are still its.
     fn close_own(&self) {
         forget(&self.fd, self.own());
-        self.room.close();
+        self.stand_in.close();
     }
 }
 
@@ -180,6 +192,7 @@ const SOCKET_CHUNKS: usize = 1024;
 pub(crate) struct Sockets {
     chunks: [AtomicPtr<[Socket; SOCKETS_PER_CHUNK]>; SOCKET_CHUNKS],
     known: Mutex<Known>,
+    watch: Watch,
     /// Held while a duplicate is used, moved or closed. Taken after all other locks.
     own: Mutex<()>,
 }
@@ -199,6 +212,7 @@ impl Sockets {
         Self {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; SOCKET_CHUNKS],
             known: Mutex::default(),
+            watch: Watch::new(),
             own: Mutex::default(),
         }
     }
@@ -211,39 +225,55 @@ impl Sockets {
     /// in that moment. Makes a new duplicate if the old one was closed; `None` if the program has closed its own, too.
     pub(crate) fn with_own<R>(&self, index: u32, socket: &Socket, f: impl FnOnce(c_int) -> R) -> Option<R> {
         let _own = self.own();
+        self.kept(index, socket).map(f)
+    }
+
+    /// Returns the duplicate of a socket, as [`Self::with_own`] passes it. The caller holds [`Self::own`].
+    fn kept(&self, index: u32, socket: &Socket) -> Option<c_int> {
         if socket.own().is_none() {
             let named = socket.named.load(Relaxed);
-            if !socket.is_named(named) || socket.renew(index, named).is_err() {
+            let is_open = socket.is_open.load(Relaxed) && socket.is_named(named);
+            if !is_open || socket.renew(index, named).is_err() {
                 return None;
             }
+            if socket.is_taken() {
+                self.watch.add(index, socket, socket.fd.load(Relaxed));
+            }
         }
-        Some(f(socket.fd.load(Relaxed)))
+        Some(socket.fd.load(Relaxed))
     }
 
-    /// Returns whether a descriptor is the duplicate of the socket of this index.
+    /// Returns whether a descriptor is the library's own, for the socket of this index.
     pub(crate) fn is_own(&self, index: u32, fd: c_int) -> bool {
-        self.get(index).is_some_and(|socket| socket.own() == Some(fd) || socket.room.is(fd))
-    }
-
-    /// Moves the duplicate of a socket, or its room, to another number, because the program is about to use this one. Its descriptor stays open
-    /// until then.
-    pub(crate) fn move_own(&self, index: u32, fd: c_int) {
-        let Some(socket) = self.get(index) else { return };
-        let _own = self.own();
-        if socket.own() == Some(fd) {
-            // A failure closes it: the driver makes a new one.
-            let _ = socket.renew(index, fd);
-            TABLE.set(fd, Entry::Unknown);
-        } else if socket.room.is(fd) {
-            let _ = socket.room.renew(index, Some(fd));
-            TABLE.set(fd, Entry::Unknown);
+        match self.get(index) {
+            Some(socket) => socket.own() == Some(fd) || socket.stand_in.is(fd),
+            None => self.watch.is(fd),
         }
     }
 
-    /// Closes all duplicates: datagrams that wait are dropped.
+    /// Moves a descriptor of the library's own to another number, because the program is about to use this one. It stays open until then.
+    pub(crate) fn move_own(&self, index: u32, fd: c_int) {
+        let _own = self.own();
+        match self.get(index) {
+            Some(socket) if socket.own() == Some(fd) => {
+                // A failure closes it: the driver makes a new one.
+                let is_renewed = socket.renew(index, fd).is_ok();
+                if is_renewed && socket.is_taken() {
+                    self.watch.remove(fd);
+                    self.watch.add(index, socket, socket.fd.load(Relaxed));
+                }
+            }
+            Some(socket) => socket.stand_in.make_way(index, fd),
+            None => self.watch.make_way(fd),
+        }
+        TABLE.set(fd, Entry::Unknown);
+    }
+
+    /// Closes all descriptors of the library: datagrams that wait are dropped.
     pub(crate) fn close_all(&self) {
         let _own = self.own();
         self.each(Socket::close_own);
+        self.watch.close();
     }
 
     fn each(&self, f: impl Fn(&Socket)) {
@@ -295,10 +325,12 @@ impl Sockets {
             known.free.push(index);
             return None;
         }
+        socket.uses.fetch_add(1, Relaxed);
+        socket.is_open.store(true, Relaxed);
+        socket.taken.reset();
         drop(own);
         socket.named.store(fd, Relaxed);
         socket.is_v6.store(domain == libc::AF_INET6, Relaxed);
-        socket.uses.fetch_add(1, Relaxed);
         socket.error.store(0, Relaxed);
         socket.uncut.store(false, Relaxed);
         *state = State::new(1);
@@ -331,7 +363,12 @@ impl Sockets {
         // An epoll that still has it must not report the closed socket.
         self.set_full(socket, false);
         let own = self.own();
-        socket.room.close();
+        socket.is_open.store(false, Relaxed);
+        if let Some(duplicate) = socket.own().filter(|_| socket.is_taken()) {
+            self.watch.remove(duplicate);
+        }
+        socket.taken.reset();
+        socket.stand_in.close();
         drop(own);
         self.sweep_known(&mut known);
     }
@@ -372,9 +409,10 @@ impl Sockets {
         }
     }
 
-    /// Closes all duplicates in a child after `fork`, which has them from its parent. Takes no lock.
+    /// Closes all descriptors of the library in a child after `fork`, which has them from its parent. Takes no lock.
     pub(crate) fn close_in_child(&self) {
         self.each(Socket::close_own);
+        self.watch.close();
     }
 }
 

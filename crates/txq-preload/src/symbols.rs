@@ -39,6 +39,7 @@ macro_rules! refuse_own {
 mod ends;
 mod numbers;
 mod options;
+mod receives;
 mod waits;
 
 /// One message, of the library's making.
@@ -242,6 +243,15 @@ unsafe extern "C-unwind" fn syscall(
             libc::SYS_sendmmsg => return sendmmsg(a as _, b as _, c as _, d as _).into(),
             libc::SYS_write => return write(a as _, b as _, c as _) as _,
             libc::SYS_writev => return writev(a as _, b as _, c as _) as _,
+            libc::SYS_recvfrom => {
+                return receives::recvfrom(a as _, b as _, c as _, d as _, e as _, f as _) as _;
+            }
+            libc::SYS_recvmsg => return receives::recvmsg(a as _, b as _, c as _) as _,
+            libc::SYS_recvmmsg => {
+                return receives::recvmmsg(a as _, b as _, c as _, d as _, e as _).into();
+            }
+            libc::SYS_read => return receives::read(a as _, b as _, c as _) as _,
+            libc::SYS_readv => return receives::readv(a as _, b as _, c as _) as _,
             libc::SYS_close => return numbers::close(a as _).into(),
             libc::SYS_close_range => return numbers::close_range(a as _, b as _, c as _).into(),
             libc::SYS_dup => return numbers::dup(a as _).into(),

@@ -69,6 +69,17 @@ pub(crate) unsafe fn send_messages(fd: c_int, messages: &mut [libc::mmsghdr]) ->
     }
 }
 
+/// Receives messages without waiting, as `recvmmsg(2)`.
+///
+/// # Safety
+/// Each message's pointers are valid for writes of the lengths beside them.
+pub(crate) unsafe fn receive_messages(fd: c_int, messages: &mut [libc::mmsghdr]) -> Answer<usize> {
+    let (flags, none) = (libc::MSG_DONTWAIT, ptr::null_mut::<libc::timespec>());
+    // SAFETY: the caller answers for the messages.
+    answer(|| unsafe { call()(libc::SYS_recvmmsg, fd, messages.as_mut_ptr(), messages.len(), flags, none) })
+        .map(|received| received as usize)
+}
+
 /// Types of which any bytes are a value.
 pub(crate) trait Plain: Copy + Default {}
 impl Plain for c_int {}
@@ -98,6 +109,22 @@ impl Address {
     pub(crate) const fn empty() -> Self {
         // SAFETY: all zeros are an address of no family: the fields are integers.
         unsafe { mem::zeroed() }
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn bytes(&self) -> &[u8; size_of::<Self>()] {
+        // SAFETY: `empty` and the kernel initialise all bytes, or those of a family, and the families have no bytes between their fields.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+
+    /// Sets the flow label of an address of IPv6 to 0.
+    pub(crate) fn clear_flow_label(&mut self) {
+        // SAFETY: each family begins with its number; all fields are integers, of which any value is valid.
+        unsafe {
+            if c_int::from(self.family) == libc::AF_INET6 {
+                self.v6.sin6_flowinfo = 0;
+            }
+        }
     }
 }
 
@@ -132,40 +159,34 @@ pub(crate) fn duplicate(fd: c_int) -> Answer<c_int> {
     high.map(|fd| fd as c_int)
 }
 
-/// Returns a UNIX socket that is connected to itself, of a number that programs hardly use.
-pub(crate) fn self_connected() -> Answer<c_int> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+/// Returns two connected UNIX sockets, of numbers that programs hardly use.
+pub(crate) fn pair() -> Answer<[c_int; 2]> {
+    let (kind, mut low) = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, [-1; 2]);
+    // SAFETY: the kernel writes two integers.
+    answer(|| unsafe { call()(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, low.as_mut_ptr()) })?;
+    let high = low.map(duplicate);
+    low.into_iter().for_each(close);
+    if let [Ok(one), Ok(other)] = high {
+        return Ok([one, other]);
+    }
+    high.into_iter().flatten().for_each(close);
+    Err(libc::EMFILE)
+}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option<T: Plain>(fd: c_int, level: c_int, name: c_int, value: T) -> Answer<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes, which `value` has.
+    answer(|| unsafe { call()(libc::SYS_setsockopt, fd, level, name, &raw const value, len) }).map(|_| ())
+}
+
+/// Lets a socket receive no more than it has.
+pub(crate) fn end_receiving(fd: c_int) {
     // SAFETY: the call takes integers.
-    let fd = answer(|| unsafe { call()(libc::SYS_socket, libc::AF_UNIX, kind, 0) })? as c_int;
-    let connected = connect_to_itself(fd);
-    let high = connected.and_then(|()| duplicate(fd));
-    close(fd);
-    high
+    let _ = answer(|| unsafe { call()(libc::SYS_shutdown, fd, libc::SHUT_RD) });
 }
 
-fn connect_to_itself(fd: c_int) -> Answer<()> {
-    // SAFETY: all zeros are an address: the fields are integers.
-    let mut name: libc::sockaddr_un = unsafe { mem::zeroed() };
-    name.sun_family = libc::AF_UNIX as _;
-    // The kernel chooses a name if there is only the family.
-    let mut len = size_of::<libc::sa_family_t>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of the address, or writes at most as many.
-    answer(|| unsafe { call()(libc::SYS_bind, fd, &raw const name, len) })?;
-    len = size_of::<libc::sockaddr_un>() as _;
-    // SAFETY: as above.
-    answer(|| unsafe { call()(libc::SYS_getsockname, fd, &raw mut name, &raw mut len) })?;
-    // SAFETY: as above.
-    answer(|| unsafe { call()(libc::SYS_connect, fd, &raw const name, len) })?;
-    // The least: one datagram fills it.
-    let (least, size): (c_int, _) = (1, size_of::<c_int>() as libc::socklen_t);
-    // SAFETY: the kernel reads one integer.
-    answer(|| unsafe {
-        call()(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &raw const least, size)
-    })
-    .map(|_| ())
-}
-
-/// Makes a socket that is connected to itself not writable.
+/// Sends as much to the other end of a pair as makes this one not writable, if it has the least send buffer.
 pub(crate) fn fill(fd: c_int) {
     const BYTES: [u8; 2048] = [0; 2048];
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -174,14 +195,38 @@ pub(crate) fn fill(fd: c_int) {
     let _ = answer(|| unsafe { call()(libc::SYS_sendto, fd, BYTES.as_ptr(), BYTES.len(), flags, none, 0) });
 }
 
-/// Makes a socket that is connected to itself writable.
+/// Discards what a socket has received.
 pub(crate) fn drain(fd: c_int) {
+    while discard(fd) {}
+}
+
+/// Discards a datagram that a socket has received; returns whether there was one.
+pub(crate) fn discard(fd: c_int) -> bool {
     let none = ptr::null_mut::<c_void>();
     let mut byte = 0u8;
     // SAFETY: the kernel writes at most one byte.
     let read = || unsafe { call()(libc::SYS_recvfrom, fd, &raw mut byte, 1, libc::MSG_DONTWAIT, none, none) };
-    let mut read = read;
-    while answer(&mut read).is_ok() {}
+    // A socket that receives no more returns 0 bytes for ever; no datagram here is that short.
+    answer(read).is_ok_and(|bytes| bytes > 0)
+}
+
+/// Returns a new epoll, of a number that programs hardly use.
+pub(crate) fn epoll() -> Answer<c_int> {
+    // SAFETY: the call takes an integer.
+    let low = answer(|| unsafe { call()(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })? as c_int;
+    let high = duplicate(low);
+    close(low);
+    high
+}
+
+/// Waits until a descriptor of an epoll is ready; returns how many events there are.
+pub(crate) fn epoll_wait(epoll: c_int, events: &mut [libc::epoll_event]) -> Answer<usize> {
+    let (n, forever, none) = (events.len() as c_int, -1, ptr::null::<c_void>());
+    // SAFETY: the kernel writes at most `n` events.
+    let found = answer(|| unsafe {
+        call()(libc::SYS_epoll_pwait, epoll, events.as_mut_ptr(), n, forever, none, Undisturbed::SET)
+    });
+    found.map(|found| found as usize)
 }
 
 /// Changes the registration of a descriptor in an epoll, as `epoll_ctl(2)`.

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 const ENTRIES_PER_CHUNK: usize = 1024;
 const TABLE_CHUNKS: usize = 1024;
 
+/// The index of no socket, for descriptors of the library's own that belong to none.
+pub(crate) const NO_SOCKET: u32 = (u32::MAX - 3) / 2;
+
 /// The knowledge about a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -19,7 +22,7 @@ pub(crate) enum Entry {
     Other,
     /// The UDP socket of this index.
     Socket(u32),
-    /// The library's own descriptor of the socket of this index: the program has none of this number.
+    /// The library's own descriptor, for the socket of this index or [`NO_SOCKET`]: the program has none of this number.
     Own(u32),
 }
 
@@ -143,8 +146,8 @@ mod tests {
         table.forget(6, usize::MAX, |index| found.push(index));
         assert!(found.is_empty());
         assert_eq!((table.get(5), table.get(5000)), (Entry::Socket(7), Entry::Unknown));
-        table.set(4, Entry::Own(7));
+        table.set(4, Entry::Own(NO_SOCKET));
         table.forget(0, 5, |index| found.push(index));
-        assert_eq!((found, table.get(4)), (vec![7], Entry::Own(7)));
+        assert_eq!((found, table.get(4)), (vec![7], Entry::Own(NO_SOCKET)));
     }
 }

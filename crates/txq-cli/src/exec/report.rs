@@ -63,8 +63,12 @@ impl Report {
             ));
         }
         // A socket of an epoll that waits for room has a device before its first datagram.
-        let sent_none =
-            report.processes.iter().all(|process| process["accepted"] == 0 && process["passed"] == 0);
+        let sent_none = report.processes.iter().all(|process| {
+            process["accepted"] == 0
+                && process["passed"] == 0
+                && process["down"]["accepted"].as_u64().unwrap_or(0) == 0
+                && process["received_past"].as_u64().unwrap_or(0) == 0
+        });
         if sent_none && failed.is_empty() && report.notes.is_empty() {
             report.notes.push(nothing(&all, program));
         }
@@ -75,6 +79,15 @@ impl Report {
                     "{passed} messages of {} went to the kernel as they were, past the qdisc: unusual flags or control messages, a corked \
                      socket, or an error of the call",
                     told(&process["program"])
+                ));
+            }
+            let past = process["received_past"].as_u64().unwrap_or(0);
+            if past > 0 {
+                report.notes.push(format!(
+                    "{} received from {past} socket{} past the qdisc of --down: it waits for them by its own system calls, or there were \
+                     too few descriptors",
+                    told(&process["program"]),
+                    if past == 1 { "" } else { "s" }
                 ));
             }
         }
@@ -90,7 +103,12 @@ impl Report {
             let _ = writeln!(text, "txq: {}, process {}{seconds}", told(&process["program"]), process["pid"]);
             text.push_str(process["text"].as_str().unwrap_or(""));
             if process["event"] == "ended" {
-                sums(&mut text, process);
+                sums(&mut text, process, "--drain waits longer");
+            }
+            let down = &process["down"];
+            if let Some(qdiscs) = down["text"].as_str() {
+                let _ = writeln!(text, "received\n{}", qdiscs.trim_end());
+                sums(&mut text, down, "the program has ended");
             }
         }
         for note in &self.notes {
@@ -106,6 +124,9 @@ impl Report {
             if let Some(fields) = process.as_object_mut().filter(|fields| fields.contains_key("qdiscs")) {
                 fields.remove("text");
             }
+            if let Some(down) = process.get_mut("down").and_then(Value::as_object_mut) {
+                down.remove("text");
+            }
             process
         };
         let processes: Vec<Value> = self.processes.iter().map(strip).collect();
@@ -113,8 +134,8 @@ impl Report {
     }
 }
 
-/// Appends the sums of a process, in the words of `txq run`.
-fn sums(text: &mut String, process: &Value) {
+/// Appends the sums of a device, in the words of `txq run`, and `why` packets are lost if some are left.
+fn sums(text: &mut String, process: &Value, why: &str) {
     let number = |key: &str| process[key].as_u64().unwrap_or(0);
     let reasons = process["dropped"].as_object().into_iter().flatten();
     let reasons: Vec<(String, u64)> =
@@ -128,11 +149,8 @@ fn sums(text: &mut String, process: &Value) {
         let _ = write!(text, " + copied {}", number("created"));
     }
     let _ = write!(text, " = sent {} + dropped {dropped} + queued {}", number("sent"), number("queued"));
-    let _ = writeln!(
-        text,
-        "{}",
-        if number("queued") > 0 { ": those are lost; --drain waits longer" } else { "" }
-    );
+    let lost = if number("queued") > 0 { format!(": those are lost; {why}") } else { String::new() };
+    let _ = writeln!(text, "{lost}");
 }
 
 /// Returns why no datagram went through txq, as far as that is known.

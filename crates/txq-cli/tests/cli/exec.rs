@@ -1,5 +1,6 @@
 //! `txq exec` around programs that know nothing of it: our own in C, which check each call, and those of others.
 
+mod down;
 mod edges;
 mod programs;
 mod waits;

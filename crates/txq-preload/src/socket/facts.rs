@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
 use super::UDP_CORK;
-use crate::message::{Place, SO_TXTIME, UDP_SEGMENT, place};
+use crate::message::{Place, SO_TXTIME, UDP_SEGMENT, place, unspecified};
 use crate::sys::{self, Answer};
 
 /// What the kernel says about a socket.
@@ -78,8 +78,8 @@ impl Facts {
     /// Returns the source address for a destination, as far as it is known.
     pub(crate) fn source(&self, to: SocketAddr, said: Option<IpAddr>) -> SocketAddr {
         let like = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
-        let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let ip = said.filter(like).or(Some(self.local.ip()).filter(like)).unwrap_or(any);
+        let ip = said.filter(like).or(Some(self.local.ip()).filter(like));
+        let ip = ip.unwrap_or_else(|| unspecified(to.is_ipv4()));
         SocketAddr::new(ip, self.local.port())
     }
 }

@@ -5,7 +5,10 @@ use std::mem;
 
 use libc::{sockaddr, socklen_t};
 
-use crate::changes::{after_change, before_change, is_socket, quietly, wait_for_closing, wait_for_waiting};
+use crate::changes::{
+    after_change, after_option, before_change, is_hidden, is_socket, quietly, wait_for_closing,
+    wait_for_waiting,
+};
 use crate::process;
 use crate::socket::UDP_CORK;
 use crate::sys::{errno, set_errno};
@@ -61,7 +64,10 @@ unsafe extern "C-unwind" fn setsockopt(
     }
     let result = next!(c"setsockopt", fn(fd => c_int, level => c_int, name => c_int, value => *const c_void, len => socklen_t) -> c_int);
     if is_socket(fd) {
-        quietly(|| after_change(fd));
+        quietly(|| {
+            after_change(fd);
+            after_option(fd, (level, name));
+        });
     }
     result
 }
@@ -88,6 +94,10 @@ unsafe extern "C-unwind" fn getsockopt(
             // SAFETY: as above.
             unsafe { value.write_unaligned(error) };
         }
+    }
+    if result == 0 && is_hidden(fd, (level, name)) {
+        // SAFETY: as above; the library has set the option to 1, whose first byte alone is not 0, or the value is that byte.
+        unsafe { value.cast::<u8>().write(0) };
     }
     result
 }

@@ -1,9 +1,10 @@
-//! Functions that wait until a descriptor is ready: a full socket is not writable.
+//! Functions that wait until a descriptor is ready: a full socket is not writable, and one from which the library receives is readable when the
+//! qdisc has released a datagram.
 //!
-//! While no socket is full, `poll` and `select` are the kernel's. Else they wait for a copy of the program's descriptors, in which the room
-//! of each full socket takes the place of the wish to write to it. An epoll has the room beside the socket, with the program's data, and the
-//! kernel reports either. No frame here owns anything: all of these calls are points of cancellation. Memory of a call that is cancelled, or
-//! that a handler leaves by `longjmp`, stays mapped.
+//! Such wishes are put to the socket's stand-in. Without one, `poll` and `select` are the kernel's. Else they wait for a copy of the program's
+//! descriptors, with the stand-ins behind them. An epoll has the stand-in beside the socket, with the program's data, and the kernel reports
+//! either. No frame here owns anything: all of these calls are points of cancellation. Memory of a call that is cancelled, or that a handler leaves
+//! by `longjmp`, stays mapped.
 
 use std::ffi::{c_int, c_short};
 use std::mem;
@@ -16,19 +17,23 @@ use crate::memory::Readable;
 use crate::process::{self, Process};
 use crate::send::{ROOM_CHECK_NS, find};
 use crate::socket::{Socket, is_any_full};
+use crate::symbols::receives::taken;
 use crate::sys::{self, set_errno};
 use crate::table::{Entry, TABLE};
 
 /// The wish to write, of `poll`; the kernel reports all of them together.
 const POLL_WRITE: c_short = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
+/// The wish to read.
+const POLL_READ: c_short = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND;
 /// The same of `epoll_ctl`.
 const EPOLL_WRITE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND) as u32;
-/// How an epoll reports, which holds for the room, too.
+const EPOLL_READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDBAND) as u32;
+/// How an epoll reports, which holds for the stand-in, too.
 const EPOLL_WAYS: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
-/// The longest sleep of a call that waits for a socket without a room, in nanoseconds.
-const NO_ROOM_CHECK_NS: u64 = 1_000_000;
-/// Descriptors that `poll` copies to its frame; more are copied to memory of their own.
+/// The longest sleep of a call that waits for a full socket without a stand-in, in nanoseconds.
+const NO_STAND_IN_CHECK_NS: u64 = 1_000_000;
+/// Descriptors that a call copies to its frame; more are copied to memory of their own.
 const COPIED: usize = 32;
 /// Descriptors of a set of `select`.
 const SET: usize = 1024;
@@ -94,16 +99,9 @@ fn pointer(time: &Option<timespec>) -> *const timespec {
     time.as_ref().map_or(ptr::null(), ptr::from_ref)
 }
 
-/// Returns whether the call is the kernel's: no socket is full.
+/// Returns whether the call is the kernel's: no socket is full, and the library does not receive.
 fn is_plain() -> bool {
-    !is_any_full() || !process::is_on()
-}
-
-/// Returns the full socket that a descriptor names.
-fn full(process: &'static Process, fd: c_int) -> Option<(u32, &'static Socket)> {
-    let Entry::Socket(index) = TABLE.get(fd) else { return None };
-    let socket = process.sockets.get(index)?;
-    (process.sockets.is_still_full(socket) && socket.is_named(fd)).then_some((index, socket))
+    !(is_any_full() || process::receives()) || !process::is_on()
 }
 
 /// Returns the process, unless the caller is a child that shares its memory.
@@ -111,57 +109,87 @@ fn here() -> Option<&'static Process> {
     process::running().filter(|process| process.is_here())
 }
 
-/// Takes the wish to write to full sockets from what the kernel has found; returns how many descriptors are ready, and how many full sockets
-/// there are.
-///
-/// # Safety
-/// The kernel has read and written the descriptors.
-unsafe fn strip(fds: *mut pollfd, n: usize) -> (c_int, usize) {
-    let (mut ready, mut all_full, process) = (0, 0, here());
-    for at in 0..n {
-        // SAFETY: the caller's promise.
-        let mut one = unsafe { fds.add(at).read_unaligned() };
-        if one.events & POLL_WRITE != 0 && process.is_some_and(|process| full(process, one.fd).is_some()) {
-            all_full += 1;
-            one.revents &= !POLL_WRITE;
-            // SAFETY: as above.
-            unsafe { fds.add(at).write_unaligned(one) };
-        }
-        ready += c_int::from(one.revents != 0);
-    }
-    (ready, all_full)
+/// Returns the full socket that a descriptor names.
+fn full(fd: c_int) -> Option<(u32, &'static Socket)> {
+    let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), here()) else { return None };
+    let socket = process.sockets.get(index)?;
+    (process.sockets.is_still_full(socket) && socket.is_named(fd)).then_some((index, socket))
 }
 
-/// Copies descriptors, with the room of each full socket in place of the wish to write to it; returns how many the copy has, and the longest
-/// time to wait for them.
+/// Returns the wishes for a descriptor that its stand-in answers.
+fn moved(fd: c_int, events: c_short) -> c_short {
+    let reads = events & POLL_READ != 0 && taken(fd).is_some();
+    let writes = events & POLL_WRITE != 0 && full(fd).is_some();
+    events & (if reads { POLL_READ } else { 0 } | if writes { POLL_WRITE } else { 0 })
+}
+
+/// Returns the stand-in that answers wishes for a descriptor, and the longest time to wait for it.
+fn answers(fd: c_int, wishes: c_short) -> (Option<c_int>, Option<u64>) {
+    if wishes & POLL_WRITE == 0 {
+        return (taken(fd).map(Socket::stand_in), None);
+    }
+    match full(fd).and_then(|(index, socket)| here()?.sockets.stand_in(index, socket)) {
+        Some([near, _]) => (Some(near), Some(ROOM_CHECK_NS)),
+        None => (None, Some(NO_STAND_IN_CHECK_NS)),
+    }
+}
+
+/// Returns whether any wish for these descriptors is a stand-in's to answer.
 ///
 /// # Safety
-/// As `strip`. `copy` has space for twice as many.
+/// The kernel has read the descriptors.
+unsafe fn has_moved(fds: *const pollfd, n: usize) -> bool {
+    // SAFETY: the caller's promise.
+    (0..n).map(|at| unsafe { fds.add(at).read_unaligned() }).any(|one| moved(one.fd, one.events) != 0)
+}
+
+/// Copies descriptors, and puts behind them the stand-in of each that has wishes for it, which the descriptor's copy has not. Returns how many the
+/// copy has, and the longest time to wait for them.
+///
+/// # Safety
+/// The kernel has read the descriptors. `copy` has space for twice as many.
 unsafe fn substitute(fds: *const pollfd, n: usize, copy: *mut pollfd) -> (usize, Option<u64>) {
-    let (mut all, mut longest, process) = (n, None, here());
+    let (mut all, mut longest) = (n, None);
     for at in 0..n {
         // SAFETY: the caller's promise.
         let mut one = unsafe { fds.add(at).read_unaligned() };
-        if one.events & POLL_WRITE != 0
-            && let Some(process) = process
-            && let Some((index, socket)) = full(process, one.fd)
-        {
-            one.events &= !POLL_WRITE;
-            let room = process.sockets.room(index, socket);
-            longest = longest.min(Some(ROOM_CHECK_NS)).or(Some(ROOM_CHECK_NS));
-            match room {
-                Some(fd) => {
-                    // SAFETY: at most one for each descriptor.
-                    unsafe { copy.add(all).write(pollfd { fd, events: libc::POLLOUT, revents: 0 }) };
-                    all += 1;
-                }
-                None => longest = Some(NO_ROOM_CHECK_NS),
-            }
+        let events = moved(one.fd, one.events);
+        if events != 0 {
+            let (near, limit) = answers(one.fd, events);
+            longest = [longest, limit].into_iter().flatten().min();
+            one.events &= !events;
+            // The kernel ignores negative numbers.
+            let stand_in = pollfd { fd: near.unwrap_or(-1), events, revents: 0 };
+            // SAFETY: at most one for each descriptor.
+            unsafe { copy.add(all).write(stand_in) };
+            all += 1;
         }
         // SAFETY: the caller's promise.
         unsafe { copy.add(at).write(one) };
     }
     (all, longest)
+}
+
+/// Writes to the descriptors what the kernel has found for their copies and stand-ins; returns how many are ready.
+///
+/// # Safety
+/// The kernel has read and written the descriptors, and `copy` is of them.
+unsafe fn merge(fds: *mut pollfd, n: usize, copy: *const pollfd) -> c_int {
+    let (mut ready, mut next) = (0, n);
+    for at in 0..n {
+        // SAFETY: the caller's promise; each copy with fewer wishes has a stand-in.
+        unsafe {
+            let (mut one, found) = (fds.add(at).read_unaligned(), copy.add(at).read());
+            one.revents = found.revents;
+            if found.events != one.events {
+                one.revents |= copy.add(next).read().revents & !found.events & one.events;
+                next += 1;
+            }
+            ready += c_int::from(one.revents != 0);
+            fds.add(at).write_unaligned(one);
+        }
+    }
+    ready
 }
 
 /// As `ppoll(2)`; `None` if the call is the kernel's.
@@ -172,53 +200,39 @@ unsafe fn polled(fds: *mut pollfd, n: nfds_t, left: Left, mask: *const sigset_t)
     let count = n as usize;
     // SAFETY: the program's own arguments, and the frame's own memory.
     unsafe {
+        // The kernel finds bad descriptors and pointers.
+        let now = timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut found = ppoll_behind(fds, n, &raw const now, ptr::null());
+        let mut has = false;
+        quietly(|| has = found >= 0 && has_moved(fds, count));
+        if !has {
+            return (found < 0).then_some(found);
+        }
         let mut few: [pollfd; 2 * COPIED] = mem::zeroed();
         let bytes = count.checked_mul(2 * size_of::<pollfd>()).filter(|_| count > COPIED);
-        let mut copy = ptr::null_mut::<pollfd>();
+        let copy = bytes.map_or(few.as_mut_ptr(), |bytes| sys::map(bytes).cast());
+        if copy.is_null() {
+            set_errno(libc::ENOMEM);
+            return Some(-1);
+        }
         loop {
-            // The kernel finds bad descriptors and pointers, and what is ready now.
-            let now = timespec { tv_sec: 0, tv_nsec: 0 };
-            let found = ppoll_behind(fds, n, &raw const now, ptr::null());
-            let (mut ready, mut all_full) = (found, 0);
-            if found >= 0 {
-                quietly(|| (ready, all_full) = strip(fds, count));
-            }
-            if copy.is_null() && (ready != 0 || all_full == 0) {
-                // Nothing of this has been waited for.
-                return (all_full > 0 || ready < 0).then_some(ready);
-            }
-            if ready != 0 || left.is_over() {
-                give_back(copy, bytes);
-                return Some(ready);
-            }
-            if copy.is_null() {
-                copy = bytes.map_or(few.as_mut_ptr(), |bytes| sys::map(bytes).cast());
-            }
-            if copy.is_null() {
-                set_errno(libc::ENOMEM);
-                return Some(-1);
-            }
             let (mut all, mut longest) = (0, None);
             quietly(|| (all, longest) = substitute(fds, count, copy));
             let time = left.next(longest);
-            if ppoll_behind(copy, all as nfds_t, pointer(&time), mask) < 0 {
-                give_back(copy, bytes);
-                return Some(-1);
+            found = ppoll_behind(copy, all as nfds_t, pointer(&time), mask);
+            if found >= 0 {
+                found = merge(fds, count, copy);
+            }
+            if found != 0 || left.is_over() {
+                break;
             }
         }
-    }
-}
-
-/// Gives back a copy that is not in the frame.
-///
-/// # Safety
-/// Nothing uses it any more.
-unsafe fn give_back(copy: *mut pollfd, bytes: Option<usize>) {
-    if let Some(bytes) = bytes.filter(|_| !copy.is_null()) {
-        let before = sys::errno();
-        // SAFETY: the caller's promise.
-        unsafe { sys::unmap(copy.cast(), bytes) };
-        set_errno(before);
+        if let Some(bytes) = bytes {
+            let before = sys::errno();
+            sys::unmap(copy.cast(), bytes);
+            set_errno(before);
+        }
+        Some(found)
     }
 }
 
@@ -295,8 +309,6 @@ unsafe extern "C-unwind" fn __ppoll_chk(
 
 /// The three sets of a call of `select`.
 type Sets = [*mut fd_set; 3];
-/// The set of descriptors to write to.
-const WRITE: usize = 1;
 
 /// Returns the words of a program's sets that the kernel reads and writes; `None` if they cannot be.
 fn read_sets(sets: Sets, words: usize) -> Option<[Bits; 3]> {
@@ -315,26 +327,25 @@ fn read_sets(sets: Sets, words: usize) -> Option<[Bits; 3]> {
     Some(bits)
 }
 
-/// Takes full sockets out of the set to write to, and adds their rooms with `rooms`; returns how many were full, the number above all
-/// descriptors, and the longest time to wait.
-fn strip_set(set: &mut Bits, n: usize, rooms: bool) -> (usize, usize, Option<u64>) {
-    let (mut all_full, mut above, mut longest) = (0, n, None);
-    let Some(process) = here() else { return (0, n, None) };
-    let wanted = *set;
-    for fd in (0..n).filter(|fd| wanted[fd / 64] >> (fd % 64) & 1 == 1) {
-        let Some((index, socket)) = full(process, fd as c_int) else { continue };
-        all_full += 1;
-        set[fd / 64] &= !(1 << (fd % 64));
-        let room = if rooms { process.sockets.room(index, socket) } else { None };
-        match room.and_then(|room| usize::try_from(room).ok()).filter(|room| *room < SET) {
-            Some(room) => {
-                set[room / 64] |= 1 << (room % 64);
-                (above, longest) = (above.max(room + 1), longest.or(Some(ROOM_CHECK_NS)));
-            }
-            None => longest = Some(NO_ROOM_CHECK_NS),
-        }
-    }
-    (all_full, above, longest)
+/// What each set of `select` asks, and what makes a descriptor stay in it.
+const WISHES: [(c_short, c_short); 3] = [
+    (POLL_READ, POLL_READ | libc::POLLHUP | libc::POLLERR),
+    (POLL_WRITE, POLL_WRITE | libc::POLLERR),
+    (libc::POLLPRI, libc::POLLPRI),
+];
+
+/// Returns whether a set has a descriptor.
+fn has(set: &Bits, fd: usize) -> bool {
+    set[fd / 64] >> (fd % 64) & 1 == 1
+}
+
+/// Returns the descriptors in any of the sets, with their wishes.
+fn wishes(sets: &[Bits; 3], n: usize) -> impl Iterator<Item = pollfd> {
+    (0..n).filter_map(|fd| {
+        let asked = sets.iter().zip(WISHES).filter(|(set, _)| has(set, fd));
+        let events = asked.fold(0, |all, (_, (asks, _))| all | asks);
+        (events != 0).then_some(pollfd { fd: fd as c_int, events, revents: 0 })
+    })
 }
 
 /// As `pselect(2)`; `None` if the call is the kernel's. Sets of more than [`SET`] descriptors, which a `fd_set` does not hold, are the
@@ -343,59 +354,56 @@ fn strip_set(set: &mut Bits, n: usize, rooms: bool) -> (usize, usize, Option<u64
 /// # Safety
 /// As `pselect(2)`.
 unsafe fn selected(n: c_int, sets: Sets, left: Left, mask: *const sigset_t) -> Option<c_int> {
-    let count = usize::try_from(n).ok().filter(|n| *n <= SET && !sets[WRITE].is_null())?;
-    let (words, mut wanted, mut waited) = (count.div_ceil(64), None, false);
+    let count = usize::try_from(n).ok().filter(|n| *n <= SET)?;
+    let (words, mut wanted) = (count.div_ceil(64), None);
     quietly(|| wanted = read_sets(sets, words));
     let wanted = wanted?;
-    loop {
-        let (mut found, mut all_full) = (wanted, 0);
-        quietly(|| (all_full, _, _) = strip_set(&mut found[WRITE], count, false));
-        if all_full == 0 && !waited {
-            return None;
+    let fds = sys::map(SET * size_of::<pollfd>()).cast::<pollfd>();
+    if fds.is_null() {
+        return None;
+    }
+    let mut all = 0;
+    for one in wishes(&wanted, count) {
+        // SAFETY: there are at most as many as a set has.
+        unsafe { fds.add(all).write(one) };
+        all += 1;
+    }
+    // SAFETY: the memory is this call's.
+    let polled = unsafe { polled(fds, all as nfds_t, left, mask) };
+    let mut found = polled.filter(|found| *found >= 0).map(|_| (0, [[0; WORDS]; 3]));
+    for at in 0..all {
+        // SAFETY: as above.
+        let one = unsafe { fds.add(at).read() };
+        if one.revents & libc::POLLNVAL != 0 {
+            found = None;
         }
-        let now = timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the frame's own memory.
-        let ready = unsafe { pselect_behind(n, &mut found, sets, &raw const now, ptr::null()) };
-        if ready > 0 || ready == 0 && left.is_over() {
-            for (set, bits) in sets.into_iter().zip(&found) {
-                for (at, word) in bits.iter().enumerate().take(if set.is_null() { 0 } else { words }) {
-                    // SAFETY: the set was readable and writable at its first and its last word.
-                    unsafe { set.cast::<u64>().add(at).write_unaligned(*word) };
-                }
+        let Some((ready, left)) = &mut found else { break };
+        for ((set, to), (_, stays)) in wanted.iter().zip(left).zip(WISHES) {
+            let fd = one.fd as usize;
+            if has(set, fd) && one.revents & stays != 0 {
+                to[fd / 64] |= 1 << (fd % 64);
+                *ready += 1;
             }
         }
-        if ready != 0 || left.is_over() {
-            return Some(ready);
-        }
-        let (mut rooms, mut above, mut longest) = (wanted, 0, None);
-        quietly(|| (_, above, longest) = strip_set(&mut rooms[WRITE], count, true));
-        let time = left.next(longest);
-        // SAFETY: the frame's own memory.
-        if unsafe { pselect_behind(above as c_int, &mut rooms, sets, pointer(&time), mask) } < 0 {
-            return Some(-1);
-        }
-        waited = true;
     }
-}
-
-/// Calls `pselect` with the sets of `bits` that the program has.
-unsafe fn pselect_behind(
-    n: c_int,
-    bits: &mut [Bits; 3],
-    sets: Sets,
-    time: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    let [read, write, except] = bits;
-    let of = |bits: &mut Bits, set: *mut fd_set| match set.is_null() {
-        true => ptr::null_mut::<fd_set>(),
-        false => bits.as_mut_ptr().cast(),
+    let before = sys::errno();
+    // SAFETY: nothing uses it any more.
+    unsafe { sys::unmap(fds.cast(), SET * size_of::<pollfd>()) };
+    set_errno(before);
+    polled?;
+    let Some((ready, left)) = found else {
+        if polled >= Some(0) {
+            set_errno(libc::EBADF);
+        }
+        return Some(-1);
     };
-    let (read, write, except) = (of(read, sets[0]), of(write, sets[WRITE]), of(except, sets[2]));
-    next!(
-        c"pselect",
-        fn(n => c_int, read => *mut fd_set, write => *mut fd_set, except => *mut fd_set, time => *const timespec, mask => *const sigset_t) -> c_int
-    )
+    for (set, bits) in sets.into_iter().zip(&left) {
+        for (at, word) in bits.iter().enumerate().take(if set.is_null() { 0 } else { words }) {
+            // SAFETY: the set was readable and writable at its first and its last word.
+            unsafe { set.cast::<u64>().add(at).write_unaligned(*word) };
+        }
+    }
+    Some(ready)
 }
 
 /// As the kernel, it leaves in `time` what was not waited.
@@ -464,7 +472,7 @@ unsafe extern "C-unwind" fn pselect(
     )
 }
 
-/// Registers the room of a socket beside the socket, for the wish to write.
+/// Registers the stand-in of a socket beside the socket, for the wishes that it answers.
 ///
 /// # Safety
 /// As `epoll_ctl(2)`.
@@ -488,25 +496,30 @@ pub(super) unsafe extern "C-unwind" fn epoll_ctl(
         // SAFETY: any bytes are an event.
         quietly(|| given = unsafe { Readable::new().read(event.cast_const()) });
     }
-    let writes = given.filter(|given: &epoll_event| given.events & EPOLL_WRITE != 0);
-    let mut room = None;
-    quietly(|| room = room_of(fd, writes.is_some()));
-    let (Some(room), Some(given)) = (room, writes) else {
+    let (mut moved, mut stand_in) = (0, None);
+    quietly(|| {
+        let wishes = given.map_or(0, |given: epoll_event| given.events);
+        let reads = wishes & EPOLL_READ != 0 && taken(fd).is_some();
+        moved = wishes & (EPOLL_WRITE | if reads { EPOLL_READ } else { 0 });
+        stand_in = stand_in_of(fd, moved != 0);
+    });
+    let (Some(stand_in), Some(given)) = (stand_in, given.filter(|_| moved != 0)) else {
         let result = behind(op, event);
-        if let Some(room) = room.filter(|_| result == 0) {
-            // Not there, if the program did not want to write.
-            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, room, epoll_event { events: 0, u64: 0 });
+        if let Some(stand_in) = stand_in.filter(|_| result == 0) {
+            // Not there, if it had no wish to answer.
+            let none = epoll_event { events: 0, u64: 0 };
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, stand_in, none);
         }
         return result;
     };
-    let mut rest = epoll_event { events: given.events & !EPOLL_WRITE, u64: given.u64 };
+    let mut rest = epoll_event { events: given.events & !moved, u64: given.u64 };
     let result = behind(op, &raw mut rest);
     if result != 0 {
         return result;
     }
-    let write = epoll_event { events: given.events & (EPOLL_WRITE | EPOLL_WAYS), u64: given.u64 };
-    let changed = match sys::epoll_ctl(epoll, op, room, write) {
-        Err(libc::ENOENT) => sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, room, write),
+    let asked = epoll_event { events: moved | given.events & EPOLL_WAYS, u64: given.u64 };
+    let changed = match sys::epoll_ctl(epoll, op, stand_in, asked) {
+        Err(libc::ENOENT) => sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stand_in, asked),
         changed => changed,
     };
     if changed.is_err() {
@@ -516,8 +529,8 @@ pub(super) unsafe extern "C-unwind" fn epoll_ctl(
     0
 }
 
-/// Returns the room of the UDP socket that a descriptor names; without `makes` only one that is there.
-fn room_of(fd: c_int, makes: bool) -> Option<c_int> {
+/// Returns the stand-in of the UDP socket that a descriptor names; without `makes` only one that is there.
+fn stand_in_of(fd: c_int, makes: bool) -> Option<c_int> {
     let process = process::running();
     if process.is_some_and(|process| !process.is_here()) {
         return None;
@@ -528,7 +541,12 @@ fn room_of(fd: c_int, makes: bool) -> Option<c_int> {
         _ => return None,
     };
     let socket = process.sockets.get(index).filter(|socket| socket.is_named(fd))?;
-    if makes { process.sockets.room(index, socket) } else { process.sockets.made_room(socket) }
+    let ends = if makes {
+        process.sockets.stand_in(index, socket)
+    } else {
+        process.sockets.with_stand_in(socket, |ends| ends)
+    };
+    ends.map(|[near, _]| near)
 }
 
 /// Calls a function of an epoll, in parts of at most [`ROOM_CHECK_NS`] while a socket is full: datagrams that a qdisc drops wake nobody.
