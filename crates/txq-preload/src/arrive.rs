@@ -231,7 +231,7 @@ impl Transmit for Rx {
     }
 }
 
-/// What is in front of the payload.
+/// The bytes in front of the payload.
 struct Prefix {
     bytes: [u8; MAX_PREFIX],
     len: usize,

@@ -75,8 +75,8 @@ impl Socket {
     pub(super) fn mirror(&self, from: c_int) {
         let Some([near, far]) = self.stand_in.get().filter(|_| self.is_taken()) else { return };
         if let Ok(space) = sys::option::<c_int>(from, libc::SOL_SOCKET, libc::SO_RCVBUF) {
-            // The kernel doubles the number that it is given.
-            let set = |name| sys::set_option(far, libc::SOL_SOCKET, name, space / 2);
+            // The kernel doubles the number that it is given. Twice the space, since the kernel joins datagrams in a socket's own buffer.
+            let set = |name| sys::set_option(far, libc::SOL_SOCKET, name, space);
             let _ = set(libc::SO_SNDBUFFORCE).or_else(|_| set(libc::SO_SNDBUF));
         }
         if let Ok(time) = sys::option::<[i64; 2]>(from, libc::SOL_SOCKET, libc::SO_RCVTIMEO) {

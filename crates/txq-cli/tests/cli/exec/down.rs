@@ -105,6 +105,28 @@ fn every_call_receives_what_it_does_without_txq() {
     }
 }
 
+/// Runs a program under txq as nobody, to whom the folders of the test may be closed: copies are in a mount namespace, at `/mnt`.
+const AS_NOBODY: &str = "set -e; mount -t tmpfs -o mode=755 txq /mnt; cp \"$1\" /mnt/txq; cp \"$2\" /mnt/lib.so; cp \"$3\" /mnt/program
+mkdir -m 700 /mnt/run; chown 65534:65534 /mnt/run; export XDG_RUNTIME_DIR=/mnt/run TXQ_PRELOAD=/mnt/lib.so
+exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/txq exec --json --preset lte -- /mnt/program";
+
+#[test]
+fn an_ordinary_user_needs_no_rights() {
+    if !(require_root("ordinary user") && require_tools("ordinary user", &["unshare", "setpriv"])) {
+        return;
+    }
+    let bench = Bench::new();
+    let Some(program) = bench.compile("ordinary user", "receives") else { return };
+    let library = std::env::current_exe().unwrap().with_file_name("libtxq_preload.so");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", AS_NOBODY, "sh", env!("CARGO_BIN_EXE_txq")]).arg(library).arg(program);
+    let ended = end(&mut command);
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "all received\n"), "{}", ended.stderr);
+    let report = report(&ended);
+    let main = report["processes"].as_array().unwrap().iter().max_by_key(|one| one["accepted"].as_u64());
+    assert!(main.unwrap()["down"]["sent"].as_u64() > Some(400), "{report}");
+}
+
 #[test]
 fn losses_and_marks_are_those_of_the_qdisc() {
     let bench = Bench::new();
