@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -76,6 +76,8 @@ pub(crate) struct Process {
     is_own: &'static AtomicU32,
     pub(crate) sockets: &'static Sockets,
     senders: [Mutex<Option<Sender>>; SENDER_COUNT],
+    /// The thread that receives.
+    receiver: Mutex<Option<JoinHandle<()>>>,
     /// The devices; `None` after the program has restricted its system calls.
     pub(crate) devices: RwLock<Option<Devices>>,
     pub(crate) keeper: Keeper,
@@ -132,6 +134,10 @@ impl Process {
             drop(sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
         drop(devices);
+        self.sockets.end_waiting();
+        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It has given all sockets back, or has panicked.
+        let _ = receiver.map(JoinHandle::join);
         self.sockets.close_all();
     }
 
@@ -257,14 +263,13 @@ fn start(settings: &'static Settings) -> Result<&'static Process, String> {
     for line in settings.batch.lines() {
         txq_control::tc::apply_to(&all, line).map_err(|error| error.to_string())?;
     }
-    if let Some(down) = &devices.down {
-        receive::start(sockets, down)?;
-    }
+    let receiver = devices.down.as_ref().map(|down| receive::start(sockets, down)).transpose()?;
     let process: &'static Process = Box::leak(Box::new(Process {
         pid: sys::pid(),
         is_own: sys::word_of_this_process(1).ok_or("the system gives no memory")?,
         sockets,
         senders: [const { Mutex::new(None) }; SENDER_COUNT],
+        receiver: Mutex::new(receiver),
         devices: RwLock::new(Some(devices)),
         keeper: Keeper::new(),
         name: OnceLock::new(),
@@ -371,7 +376,7 @@ pub(crate) fn restricting() {
         record(settings, json!({ "event": "restricted" }));
     }
     if let Some(process) = process {
-        process.sockets.give_back();
+        // The keeper has other descriptors, and cannot.
         process.sockets.end_waiting();
         process.keeper.ask(Work::Leave, settings.drain);
     }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use txq::driver::Link;
 use txq::packet::PacketList;
@@ -44,14 +44,16 @@ struct Said {
 ///
 /// # Errors
 /// If the system gives no thread or no descriptors.
-pub(crate) fn start(sockets: &'static Sockets, dev: &NetDev) -> Result<(), String> {
+pub(crate) fn start(sockets: &'static Sockets, dev: &NetDev) -> Result<JoinHandle<()>, String> {
     if !sockets.can_wait() {
         return Err("the system gives no descriptors to receive with".to_owned());
     }
     let mut receiver = Receiver::new(sockets, dev.sender("network"));
-    let run = move || while sockets.wait(|socket, is_ended| receiver.receive(socket, is_ended)) {};
-    thread::Builder::new().name("txq-receive".into()).spawn(run).map_err(|error| error.to_string())?;
-    Ok(())
+    let run = move || {
+        while sockets.wait(|socket, is_ended| receiver.receive(socket, is_ended)) {}
+        sockets.give_back();
+    };
+    thread::Builder::new().name("txq-receive".into()).spawn(run).map_err(|error| error.to_string())
 }
 
 struct Receiver {

@@ -116,19 +116,23 @@ impl Socket {
 }
 
 impl Sockets {
-    /// Takes a socket that the program names `fd`, unless that was decided before; returns whether the library receives from it.
-    pub(crate) fn take(&self, index: u32, socket: &Socket, fd: c_int) -> bool {
+    /// Returns whether no epoll waits for the socket itself, which would never be reported.
+    pub(crate) fn is_free(fd: c_int) -> bool {
+        let reads = |one: &epolls::Registered| one.target == fd && one.events & libc::EPOLLIN as u32 != 0;
+        !epolls::all().iter().any(reads)
+    }
+
+    /// Takes a socket that the program names `fd` if it `may`, unless that was decided before; returns whether the library receives from it.
+    pub(crate) fn take(&self, index: u32, socket: &Socket, fd: c_int, may: fn(c_int) -> bool) -> bool {
         if socket.taken.is.load(Relaxed) != UNKNOWN {
             return socket.is_taken();
         }
-        // An epoll that waits for the socket itself would never report it.
-        let is_waited_for =
-            epolls::all().iter().any(|one| one.target == fd && one.events & libc::EPOLLIN as u32 != 0);
+        let may = may(fd);
         let _own = self.own();
         if socket.taken.is.load(Relaxed) != UNKNOWN {
             return socket.is_taken();
         }
-        let own = socket.own().filter(|_| !is_waited_for);
+        let own = socket.own().filter(|_| may);
         let is_taken = own.is_some_and(|own| {
             socket.report(own);
             socket.stand_in.made(index).is_some() && self.watch.add(index, socket, own)

@@ -18,13 +18,13 @@ use crate::memory::Readable;
 use crate::message::{control_len, parts_of};
 use crate::process;
 use crate::send::named;
-use crate::socket::{Socket, Watched};
+use crate::socket::{Socket, Sockets, Watched};
 use crate::sys::{self, set_errno};
 use crate::table::{Entry, TABLE};
 
 /// Parts of a message that are copied to the frame; more are copied to memory of their own.
 const COPIED: usize = 16;
-/// Maximum number of parts (`UIO_MAXIOV`).
+/// Maximum number of parts (`UIO_MAXIOV`). A message with the last five of them is EMSGSIZE.
 const MAX_PARTS: usize = 1024;
 /// The parts in front of the program's: the head; the address and the control messages, each as far as the program wants it, and the rest.
 const IN_FRONT: usize = 5;
@@ -66,6 +66,15 @@ impl Wanted {
 
 /// Returns the socket that a descriptor names, if the library receives from it. Takes it if it can.
 pub(super) fn taken(fd: c_int) -> Option<&'static Socket> {
+    taken_if(fd, Sockets::is_free)
+}
+
+/// As `taken`, without a question which epolls wait for the socket: it is about to be registered in one.
+pub(super) fn taken_for_epoll(fd: c_int) -> Option<&'static Socket> {
+    taken_if(fd, |_| true)
+}
+
+fn taken_if(fd: c_int, may: fn(c_int) -> bool) -> Option<&'static Socket> {
     if !process::receives() || TABLE.get(fd) == Entry::Other {
         return None;
     }
@@ -78,7 +87,9 @@ pub(super) fn taken(fd: c_int) -> Option<&'static Socket> {
     let mut found = None;
     quietly(|| {
         found = named(fd)
-            .filter(|(process, index, socket)| process.is_here() && process.sockets.take(*index, socket, fd))
+            .filter(|(process, index, socket)| {
+                process.is_here() && process.sockets.take(*index, socket, fd, may)
+            })
             .map(|(_, _, socket)| socket);
     });
     found

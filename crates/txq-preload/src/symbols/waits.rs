@@ -17,7 +17,7 @@ use crate::memory::Readable;
 use crate::process::{self, Process};
 use crate::send::{ROOM_CHECK_NS, find};
 use crate::socket::{Socket, is_any_full};
-use crate::symbols::receives::taken;
+use crate::symbols::receives::{taken, taken_for_epoll};
 use crate::sys::{self, set_errno};
 use crate::table::{Entry, TABLE};
 
@@ -499,7 +499,7 @@ pub(super) unsafe extern "C-unwind" fn epoll_ctl(
     let (mut moved, mut stand_in) = (0, None);
     quietly(|| {
         let wishes = given.map_or(0, |given: epoll_event| given.events);
-        let reads = wishes & EPOLL_READ != 0 && taken(fd).is_some();
+        let reads = wishes & EPOLL_READ != 0 && taken_for_epoll(fd).is_some();
         moved = wishes & (EPOLL_WRITE | if reads { EPOLL_READ } else { 0 });
         stand_in = stand_in_of(fd, moved != 0);
     });
