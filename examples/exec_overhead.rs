@@ -1,4 +1,4 @@
-//! The cost of `txq exec`: datagrams per second of one thread over loopback, without it and with it, in turn.
+//! The cost of `txq exec`: datagrams per second of one thread over loopback, and exchanges of one with an echo, without it and with it, in turn.
 //!
 //! ```sh
 //! cargo build --release && cargo run --release -p txq-cli --example exec_overhead
@@ -19,7 +19,7 @@ const LEN: usize = 1200;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     if let Some(port) = arguments.next() {
-        return send(port.parse().expect("a port"), arguments.next().as_deref() == Some("connected"));
+        return send(port.parse().expect("a port"), &arguments.next().expect("a call"));
     }
     let own = std::env::current_exe().expect("this program has a path");
     let txq = own.parent().and_then(Path::parent).expect("target/release/examples").join("txq");
@@ -27,21 +27,42 @@ fn main() {
     // The receiver's buffer overflows; the kernel discards the rest, which costs both senders the same.
     let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let port = receiver.local_addr().expect("its address").port().to_string();
-    println!("{LEN} bytes a datagram, medians of {RUNS} runs of {TIME:?}");
-    println!("{:<12} {:<12} {:>12} {:>12} {:>8}", "call", "qdisc", "bare pps", "exec pps", "ratio");
-    for call in ["connected", "sendto"] {
-        for qdisc in ["pfifo_fast", "fq"] {
-            let mut runs: Vec<(f64, f64)> = (0..RUNS)
-                .map(|_| {
-                    let bare = rate(Command::new(&own).args([&port, call]));
-                    let options = ["exec", "--quiet", "--qdisc", qdisc, "--"];
-                    (bare, rate(Command::new(&txq).args(options).arg(&own).args([&port, call])))
-                })
-                .collect();
-            runs.sort_by(|(a, b), (c, d)| (b / a).total_cmp(&(d / c)));
-            let (bare, exec) = runs[RUNS / 2];
-            println!("{call:<12} {qdisc:<12} {bare:>12.0} {exec:>12.0} {:>8.2}", exec / bare);
+    let echo = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let echo_port = echo.local_addr().expect("its address").port().to_string();
+    std::thread::spawn(move || {
+        let mut bytes = [0; LEN];
+        while let Ok((n, from)) = echo.recv_from(&mut bytes) {
+            let _ = echo.send_to(&bytes[..n], from);
         }
+    });
+    println!("{LEN} bytes a datagram, medians of {RUNS} runs of {TIME:?}");
+    println!(
+        "{:<12} {:<12} {:<12} {:>12} {:>12} {:>8}",
+        "call", "up", "down", "bare pps", "exec pps", "ratio"
+    );
+    for (call, up, down) in [
+        ("connected", "pfifo_fast", ""),
+        ("connected", "fq", ""),
+        ("sendto", "pfifo_fast", ""),
+        ("sendto", "fq", ""),
+        ("exchange", "pfifo_fast", ""),
+        ("exchange", "pfifo_fast", "pfifo"),
+    ] {
+        let port = if call == "exchange" { &echo_port } else { &port };
+        let mut runs: Vec<(f64, f64)> = (0..RUNS)
+            .map(|_| {
+                let bare = rate(Command::new(&own).args([port, call]));
+                let mut exec = Command::new(&txq);
+                exec.args(["exec", "--quiet", "--up", up]);
+                if !down.is_empty() {
+                    exec.args(["--down", down]);
+                }
+                (bare, rate(exec.arg("--").arg(&own).args([port, call])))
+            })
+            .collect();
+        runs.sort_by(|(a, b), (c, d)| (b / a).total_cmp(&(d / c)));
+        let (bare, exec) = runs[RUNS / 2];
+        println!("{call:<12} {up:<12} {down:<12} {bare:>12.0} {exec:>12.0} {:>8.2}", exec / bare);
     }
 }
 
@@ -52,19 +73,20 @@ fn rate(command: &mut Command) -> f64 {
     text.trim().parse().unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&done.stderr)))
 }
 
-/// Sends for [`TIME`], and prints the rate.
-fn send(port: u16, connected: bool) {
+/// Sends for [`TIME`], or exchanges datagrams with an echo, and prints the rate.
+fn send(port: u16, call: &str) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let (to, bytes) = (SocketAddr::from(([127, 0, 0, 1], port)), [0; LEN]);
-    if connected {
+    if call != "sendto" {
         socket.connect(to).expect("a route");
     }
-    let (start, mut sent) = (Instant::now(), 0u32);
+    let (start, mut done, mut back) = (Instant::now(), 0u32, [0; LEN]);
     while start.elapsed() < TIME {
         for _ in 0..32 {
-            let done = if connected { socket.send(&bytes) } else { socket.send_to(&bytes, to) };
-            sent += u32::from(done.is_ok());
+            let sent = if call == "sendto" { socket.send_to(&bytes, to) } else { socket.send(&bytes) };
+            let is_done = sent.is_ok() && (call != "exchange" || socket.recv(&mut back).is_ok());
+            done += u32::from(is_done);
         }
     }
-    println!("{}", f64::from(sent) / start.elapsed().as_secs_f64());
+    println!("{}", f64::from(done) / start.elapsed().as_secs_f64());
 }
