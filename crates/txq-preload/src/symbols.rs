@@ -37,6 +37,7 @@ macro_rules! refuse_own {
 }
 
 mod ends;
+mod left;
 mod numbers;
 mod options;
 mod receives;

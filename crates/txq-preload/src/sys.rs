@@ -293,6 +293,11 @@ pub(crate) fn is_readable(address: usize) -> bool {
     refused != Err(libc::EFAULT)
 }
 
+/// Returns whether an integer of the program can be read and written.
+pub(crate) fn can_write(word: *mut c_int) -> bool {
+    is_readable(word.addr()) && is_writable(word)
+}
+
 /// Returns whether an integer of the program, which can be read, can be written. It keeps its value.
 pub(crate) fn is_writable(word: *mut c_int) -> bool {
     // SAFETY: the caller has found it readable.

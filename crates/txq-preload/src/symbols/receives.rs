@@ -19,6 +19,7 @@ use crate::message::{control_len, parts_of};
 use crate::process;
 use crate::send::named;
 use crate::socket::{Socket, Sockets, Watched};
+use crate::symbols::left::Left;
 use crate::sys::{self, set_errno};
 use crate::table::{Entry, TABLE};
 
@@ -402,20 +403,19 @@ pub(super) unsafe extern "C-unwind" fn recvmmsg(
 ) -> c_int {
     const MSG_WAITFORONE: c_int = 0x10000;
     refuse_own!(fd);
-    let (since, mut limit, mut done) = (txq::Instant::now(), None, 0);
+    let (mut done, mut limit) = (0, Left::new(None));
     let is_taken = n > 0 && taken(fd).is_some();
     if is_taken && !time.is_null() {
-        // SAFETY: any bytes are two integers.
-        quietly(|| limit = unsafe { Readable::new().read(time) });
-        let Some(limit) =
-            limit.filter(|limit| limit.tv_sec >= 0 && (0..1_000_000_000).contains(&limit.tv_nsec))
-        else {
-            set_errno(if limit.is_none() { libc::EFAULT } else { libc::EINVAL });
-            return -1;
-        };
-        let _ = limit;
+        let mut is_writable = false;
+        quietly(|| is_writable = sys::can_write(time.cast()));
+        match Left::at(time).filter(|_| is_writable) {
+            Some(left) => limit = left,
+            None => {
+                set_errno(if is_writable { libc::EINVAL } else { libc::EFAULT });
+                return -1;
+            }
+        }
     }
-    let limit = limit.map(|limit| (limit.tv_sec as u64).saturating_mul(1_000_000_000) + limit.tv_nsec as u64);
     while is_taken && done < n {
         let rest = if done > 0 && flags & MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
         let at = messages.wrapping_add(done as usize);
@@ -433,15 +433,12 @@ pub(super) unsafe extern "C-unwind" fn recvmmsg(
             Outcome::Kernel => return done as c_int,
         }
         done += 1;
-        let passed = (txq::Instant::now() - since).as_nanos() as u64;
-        if let Some(limit) = limit {
-            let left = limit.saturating_sub(passed);
-            let left = timespec { tv_sec: (left / 1_000_000_000) as _, tv_nsec: (left % 1_000_000_000) as _ };
-            // SAFETY: the kernel would write it, too.
+        if let Some(left) = limit.next(None) {
+            // SAFETY: it was found writable.
             unsafe { time.write_unaligned(left) };
-            if limit <= passed {
-                break;
-            }
+        }
+        if limit.is_over() {
+            break;
         }
     }
     if done > 0 {
