@@ -432,8 +432,11 @@ fn handlers_that_jump_and_forks_among_threads_leave_no_lock_taken() {
     let bench = Bench::new();
     let Some(program) = bench.compile("stress", "stress") else { return };
     let receiver = Receiver::start();
-    for qdisc in ["pfifo_fast", "tbf rate 80mbit burst 20k latency 50ms"] {
-        let ended = end(bench.exec(qdisc).arg("--").arg(&program).arg(receiver.port.to_string()));
+    for (qdisc, down) in
+        [("pfifo_fast", "netem delay 1ms"), ("tbf rate 80mbit burst 20k latency 50ms", "pfifo")]
+    {
+        let mut command = bench.exec(qdisc);
+        let ended = end(command.args(["--down", down, "--"]).arg(&program).arg(receiver.port.to_string()));
         assert_eq!(
             (ended.status.code(), ended.stdout.as_str()),
             (Some(0), "done\n"),

@@ -17,9 +17,12 @@ fn compare(case: &str, each: impl Fn(&Bench, &Value)) {
     let receiver = Receiver::start();
     let port = receiver.port.to_string();
     let bare = run(Command::new(&program).args([case, &port]));
-    for qdisc in ["pfifo_fast", "netem delay 2ms"] {
+    for (qdisc, down) in
+        [("pfifo_fast", None), ("netem delay 2ms", None), ("pfifo_fast", Some("netem delay 1ms"))]
+    {
         // A busy machine needs time for the end of a device.
         let mut command = bench.exec(qdisc);
+        command.args(down.into_iter().flat_map(|down| ["--down", down]));
         let ended = end(command.args(["--drain", "60s", "--"]).arg(&program).args([case, &port]));
         let lines = bare.lines().zip(ended.stdout.lines()).enumerate();
         for (at, (bare, line)) in lines {
