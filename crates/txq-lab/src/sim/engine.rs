@@ -15,6 +15,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use corosensei::Yielder;
 
@@ -29,6 +30,7 @@ use crate::sim::os::{Cpu, OsCosts, State, Thread};
 use crate::sim::prices::PriceList;
 use crate::sim::queue::{Event, Queue, Target};
 use crate::sim::sequence::Sequences;
+use crate::sim::times::AddressHasher;
 
 mod access;
 mod fire;
@@ -111,7 +113,7 @@ pub(crate) struct Engine {
     /// The qdiscs' state, if it is known.
     pub(crate) known: Option<Known>,
     /// What the last calls of each qdisc accessed, by the key of its first line.
-    pub(crate) recent: HashMap<u64, Recent>,
+    pub(crate) recent: HashMap<u64, Recent, BuildHasherDefault<AddressHasher>>,
     /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
     /// Number of CPUs without a task.
@@ -164,7 +166,7 @@ impl Engine {
             sequences: Sequences::new(cpus, machine.line.ahead),
             footprint: Footprint::default(),
             known: None,
-            recent: HashMap::new(),
+            recent: HashMap::default(),
             rescheds: 0,
             idle: cpus,
             roaming: 0,

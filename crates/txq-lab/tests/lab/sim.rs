@@ -186,7 +186,7 @@ fn a_pace_that_costs_more_than_the_packets_is_named() {
     let text = at("0.05");
     let line = text.lines().find(|line| line.contains("context switches")).unwrap_or_default();
     for part in
-        ["after: ", "at workload.offered_mpps=0.05 of workload.senders=6 the senders sleep", "workload.batch"]
+        ["after: ", "on idle CPUs), at workload.offered_mpps=0.05 of workload.senders=6;", "workload.batch"]
     {
         assert!(line.contains(part), "no {part:?} in {text}");
     }
