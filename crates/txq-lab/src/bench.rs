@@ -45,7 +45,7 @@ mod lab;
 mod meter;
 mod native;
 mod offer;
-mod overload;
+pub(crate) mod overload;
 mod path;
 mod peers;
 mod plan;
@@ -76,7 +76,7 @@ use svg::Drawing;
 use turns::Turns;
 
 pub use args::{BenchArgs, EXAMPLES};
-pub use native::{NATIVE, Native, Point, Same, native, path_ns};
+pub use native::{Asked, NATIVE, Native, Point, Same, native, path_ns};
 
 /// The suite of single qdiscs.
 const QDISC: &str = "qdisc";

@@ -5,6 +5,7 @@
 //! | [`mod@bench`] | `txq-lab bench`: what the path costs on this machine, suite by suite, beside DPDK and the kernel |
 //! | [`sim`] | the simulated machine: the data plane's own code, in virtual time, on up to 512 CPUs |
 //! | [`commands`] | `txq-lab sim`: the commands that run it |
+//! | `thread_clock` | the CPU time of threads that run, without delay |
 //! | `tree` | the qdiscs that both take: one, or a tree, in tc's words |
 //! | [`plot`] | SVG drawings of both |
 //!
@@ -15,6 +16,7 @@ pub mod bench;
 pub mod commands;
 pub mod plot;
 pub mod sim;
+mod thread_clock;
 mod tree;
 
 use std::process::ExitCode;

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::thread_clock;
+
 /// The kernel counts CPU time in /proc in this many parts of a second (USER_HZ).
 const TICKS: f64 = 100.0;
 
 /// Returns the CPU time of all threads of the process, user and system.
 fn cpu_time() -> Duration {
+    thread_clock::update();
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -159,6 +162,37 @@ mod tests {
             assert!((busy.worked - worked).abs() < 1e-9 && (busy.stolen - stolen).abs() < 1e-9, "{busy:?}");
         }
         assert_eq!(Busy::of("", &[0]), Busy::default());
+    }
+
+    /// A thread that runs on another CPU: its time counts at once, and not at the kernel's next tick.
+    #[test]
+    fn the_time_of_a_running_thread_counts_at_once() {
+        let cpus = cpus().expect("CPUs");
+        let (stop, up) = (AtomicBool::new(false), Barrier::new(2));
+        let (mut exact, mut all) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin_to(cpus[cpus.len() - 1]).expect("the last CPU");
+                up.wait();
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            up.wait();
+            let mut last = (Instant::now(), cpu_time());
+            for _ in 0..200 {
+                std::thread::sleep(Duration::from_micros(500));
+                let now = (Instant::now(), cpu_time());
+                let (wall, cpu) = (now.0 - last.0, now.1 - last.1);
+                last = now;
+                all += 1;
+                // A tick would make it nothing, or several times as much.
+                exact += i32::from(cpu > wall / 2 && cpu < wall * 2);
+            }
+            stop.store(true, Relaxed);
+        });
+        // Other programs may have had the thread's CPU.
+        assert!(exact > all / 4, "{exact} of {all}");
     }
 
     /// However busy the machine is: two threads on one CPU wait for each other.

@@ -10,6 +10,9 @@
 //! hypervisor moves that time varies fourfold. So the transfer time of a line is measured before and after each
 //! measurement and stored with it. A simulation uses it as its own.
 //!
+//! A link below the qdisc makes the work an overload: senders fill the qdisc, which drops what does not fit. A sender whose packet is
+//! dropped goes on at once. Then times are of the packets handed in, and the part of them that is dropped is measured, too.
+//!
 //! How fast such a CPU runs code varies, too, by half from minute to minute: it may share its core with a guest that nothing
 //! here shows. So the price of code is measured before and after as well, with two disciplines: as many senders, each with a
 //! queue to itself. The one makes three times as many accesses for a packet as the other, so the two tell the price of an
@@ -24,6 +27,7 @@ use txq::xps::XpsMap;
 use super::case::{Case, Key};
 use super::cpu::{Taken, Taking};
 use super::lab::Lab;
+use super::overload::{Reapers, Root, Steering, Target};
 use super::plan::case;
 use super::rig::{self, Queue, Rig};
 use super::turns::Turns;
@@ -46,6 +50,8 @@ pub struct Same {
     pub limit: u64,
     /// Packets that the device's ring holds.
     pub ring: u32,
+    /// Packets that the device's ring holds where it has a link. A sender at its limit has more outstanding.
+    pub link_ring: u32,
 }
 
 /// The native parameters.
@@ -56,6 +62,7 @@ pub const NATIVE: Same = Same {
     bytes: rig::LEN as u32,
     limit: rig::SNDBUF,
     ring: rig::RING,
+    link_ring: 32,
 };
 
 /// Flows of all senders together, through a qdisc with flows: as in the suite `crowd`.
@@ -77,6 +84,8 @@ pub struct Native {
     pub threads: u64,
     /// Packets that a sender hands in at a time.
     pub batch: u64,
+    /// Bits per second of the link below the qdisc; `None` for a device on which no time passes.
+    pub link: Option<u64>,
     /// The measurements, at least one, by CPU time per packet from the least to the most.
     pub points: Vec<Point>,
 }
@@ -84,10 +93,12 @@ pub struct Native {
 /// One measurement, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Wall time per packet.
+    /// Wall time per packet handed in.
     pub ns_per_packet: f64,
-    /// CPU time of all threads per packet.
+    /// CPU time of all threads per packet handed in.
     pub cpu_ns_per_packet: f64,
+    /// The part of the packets handed in that the qdisc dropped.
+    pub dropped: f64,
     /// The part of the senders' CPUs' time that others had: other programs, or a hypervisor.
     pub taken: f64,
     /// Transfer time of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
@@ -152,28 +163,50 @@ fn plain(threads: std::ops::RangeInclusive<u64>) -> Vec<Rig> {
 }
 
 /// Returns the configurations with a qdisc, whose senders have many flows.
-fn through(qdisc: &str) -> Vec<Rig> {
+fn through(qdisc: &str, link: Option<u64>) -> Vec<Rig> {
+    let target = link.map(|rate| Target {
+        rate: Some(rate),
+        ring: NATIVE.link_ring,
+        txqs: 1,
+        root: Root::One,
+        completions: Reapers::Inline,
+        steering: Steering::Hash,
+    });
     let rig = |discipline, threads: u64| {
         let rig = Rig::new(discipline, Queue::text(qdisc), threads, 1);
-        Rig { flows: (FLOWS / threads) as u32, ..rig }
+        Rig { flows: (FLOWS / threads) as u32, target, ..rig }
     };
     THROUGH.into_iter().flat_map(|discipline| SENDERS.map(|threads| rig(discipline, threads))).collect()
 }
 
-/// Measures configurations, each for `time` and `repeat` times: those with a `pfifo`, or with the qdiscs if there are some. `counts` gets the number of senders and a measurement. A configuration of
-/// which less than half of the measurements count is measured further, at most as often again. A signal ends the measurement
-/// early; the results until then are returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
+/// The configurations to measure, and the time for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The qdiscs; without any, all disciplines with a `pfifo`.
+    pub qdiscs: &'a [String],
+    /// Bits per second of a link below the qdiscs.
+    pub link: Option<u64>,
+    /// How long a measurement takes.
+    pub time: Duration,
+    /// The number of measurements of each configuration.
+    pub repeat: usize,
+    /// Whether no progress is printed.
+    pub quiet: bool,
+}
+
+/// Measures configurations. `counts` gets the number of senders and a measurement. A configuration of which less than half of the
+/// measurements count is measured further, at most as often again. A signal ends the measurement early; the results until then are
+/// returned. `way` measures the transfer time of a line between two CPUs, in nanoseconds.
 pub fn native(
-    qdiscs: &[String],
-    time: Duration,
-    repeat: usize,
-    quiet: bool,
+    asked: Asked<'_>,
     counts: fn(u64, &Point) -> bool,
     way: impl Fn(u32, u32) -> anyhow::Result<Option<f64>>,
 ) -> anyhow::Result<Vec<Native>> {
+    let Asked { qdiscs, link, time, repeat, quiet } = asked;
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let of = |qdisc: &String| through(qdisc).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>();
+    let of =
+        |qdisc: &String| through(qdisc, link).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>();
     let rigs: Vec<(String, Rig)> = match qdiscs {
         [] => plain(threads.clone()).into_iter().map(|rig| (NATIVE_QDISC.to_owned(), rig)).collect(),
         qdiscs => qdiscs.iter().flat_map(of).collect(),
@@ -214,7 +247,7 @@ pub fn native(
             if lab.signals.seen().is_some() {
                 break 'all;
             }
-            if let Some((ns_per_packet, cpu_ns_per_packet, taken)) = sample
+            if let Some(Measured { ns_per_packet, cpu_ns_per_packet, dropped, taken }) = sample
                 && let Some((price_before, price_after)) = before.1.zip(after.0)
             {
                 let (line_ns, line_moved) = before.0.zip(after.1).map(|(a, b)| mean(a, b)).unzip();
@@ -223,6 +256,7 @@ pub fn native(
                 points.push(Point {
                     ns_per_packet,
                     cpu_ns_per_packet,
+                    dropped,
                     taken,
                     line_ns,
                     line_moved,
@@ -242,33 +276,82 @@ pub fn native(
             discipline,
             threads: case.key.threads,
             batch: case.key.batch,
+            link,
             points,
         }
     });
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
 }
 
-/// Runs a case once. Returns the wall and the CPU time of a packet, and the part of the senders' CPUs that others had; `None` if
-/// nothing was sent.
-fn measure(case: &Case, lab: &Lab, time: Duration) -> anyhow::Result<Option<(f64, f64, f64)>> {
+/// One run of a case: as the fields of [`Point`].
+struct Measured {
+    ns_per_packet: f64,
+    cpu_ns_per_packet: f64,
+    dropped: f64,
+    taken: f64,
+}
+
+/// Runs a case once; `None` if nothing was sent.
+fn measure(case: &Case, lab: &Lab, time: Duration) -> anyhow::Result<Option<Measured>> {
     let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
     let taking = Taking::begin(cpus);
     let sample = (case.run)(lab, time)?;
-    let Taken { stolen, others } = taking.end();
-    let taken = (stolen + others).min(1.0);
-    let both = sample.ns_per_packet.zip(sample.cpu_ns_per_packet);
-    Ok(both.map(|(ns_per_packet, cpu_ns_per_packet)| (ns_per_packet, cpu_ns_per_packet, taken)))
+    let taken = taking.end();
+    Ok(sample.ns_per_packet.zip(sample.cpu_ns_per_packet).map(|(wall, cpu)| {
+        let dropped = sample.dropped.unwrap_or(0.0);
+        let handed_in = 1.0 - dropped;
+        let taken = taken_at_most(taken, cpu / (wall * cpus.len() as f64));
+        Measured { ns_per_packet: wall * handed_in, cpu_ns_per_packet: cpu * handed_in, dropped, taken }
+    }))
+}
+
+/// Returns the part of the senders' CPUs that others had, if the process used `used` of them. The kernel counts what all programs
+/// use in ticks of 10 ms, and each kind of use by itself: in a measurement of 20 ms that alone may be half of the CPUs. The
+/// process's own time is exact, and others had no more than it left.
+fn taken_at_most(taken: Taken, used: f64) -> f64 {
+    (taken.stolen + taken.others.min((1.0 - used).max(0.0))).min(1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn shortly(repeat: usize) -> Asked<'static> {
+        Asked { qdiscs: &[], link: None, time: Duration::from_millis(10), repeat, quiet: true }
+    }
+
+    #[test]
+    fn others_had_no_more_than_the_process_left() {
+        let ticks = |stolen, others| Taken { stolen, others };
+        // A tick of 10 ms in 20 ms of one CPU that the senders used all the time.
+        assert_eq!(taken_at_most(ticks(0.0, 0.5), 1.0), 0.0);
+        // The worker of the device may use other CPUs.
+        assert_eq!(taken_at_most(ticks(0.0, 0.5), 1.2), 0.0);
+        // The senders used half of their CPUs: others, or nobody, had the rest.
+        assert_eq!(taken_at_most(ticks(0.0, 0.4), 0.5), 0.4);
+        assert_eq!(taken_at_most(ticks(0.0, 0.75), 0.5), 0.5);
+        assert_eq!(taken_at_most(ticks(0.25, 0.0), 1.0), 0.25);
+    }
+
+    /// Two senders through a qdisc of 64 packets: the link sends a small part of what they hand in.
+    #[test]
+    fn a_qdisc_above_a_link_drops() {
+        let asked = Asked { qdiscs: &["fq limit 64".to_owned()], link: Some(10_000_000), ..shortly(3) };
+        let rows = native(asked, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
+        assert!(!rows.is_empty());
+        for row in &rows {
+            assert_eq!((row.link, row.flows * row.threads), (Some(10_000_000), 200), "{row:?}");
+            for point in &row.points {
+                assert!((0.5..1.0).contains(&point.dropped), "{row:?}");
+                assert!(point.cpu_ns_per_packet > 1.0, "{row:?}");
+            }
+        }
+    }
+
     /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
-        let rows =
-            native(&[], Duration::from_millis(10), 3, true, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
+        let rows = native(shortly(3), |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get().min(2);
         let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads, 1));
         let mut all = Discipline::ALL.iter().flat_map(each).chain([(Discipline::Spinlock, 1, 32)]);
@@ -293,7 +376,7 @@ mod tests {
         let alone = |threads, _: &Point| threads == 1;
         // On a busy machine all points beyond the second may be missing, but not in each of many turns.
         let again = (0..20).any(|_| {
-            let rows = native(&[], Duration::from_millis(10), 2, true, alone, |_, _| Ok(Some(50.0))).unwrap();
+            let rows = native(shortly(2), alone, |_, _| Ok(Some(50.0))).unwrap();
             for Native { threads, points, .. } in &rows {
                 assert!(points.len() <= if *threads == 1 { 2 } else { 4 }, "{threads}: {}", points.len());
             }

@@ -7,6 +7,7 @@ mod sweeps;
 
 use std::path::PathBuf;
 
+use crate::bench::overload::LinkRate;
 use crate::sim::scenario::Change;
 use clap::Subcommand;
 use txq_cli::common::span::Span;
@@ -251,6 +252,8 @@ Examples:
   txq sim host --machine mine.toml               with what txq sim calibrate measured before
   txq sim host --qdisc cake --qdisc fq_codel --duration 50ms --repeat 3
                                                  two qdiscs under combine and spinlock, with 1, 2 and 8 senders
+  txq sim host --qdisc 'fq limit 64' --link 100mbit --duration 50ms --repeat 3
+                                                 the same above a link that sends less than they hand in, so that fq drops
   txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .deviation]'
 
 Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire; the
@@ -261,7 +264,7 @@ simulated ones do the same with the same code. These are measured for the simula
   prices         of an access to a line in the CPU's cache, with the code around it, and of the rest of a call of xmit, so that
                  one sender through spinlock and one through combine take the time that they took natively, before and after
                  each native measurement, with as many senders; these two rows are no predictions
-Times are CPU time of all senders per packet. A measurement does not count if others had more than a tenth of the senders'
+Times are CPU time of all senders per packet handed in. A measurement does not count if others had more than a tenth of the senders'
 CPUs meanwhile, or if a line's way or a price changed by more than a quarter. A configuration of which less than half of the
 measurements count is measured further, at most as often again. A deviation is the middle of those that count.";
 
@@ -273,6 +276,9 @@ pub(crate) struct HostArgs {
     /// Qdiscs to measure instead of a pfifo, each with 1, 2 and 8 senders of 200 flows: fq, cake, a tree; may be repeated
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
+    /// Rate of a link below the qdiscs: 100mbit. A qdisc with less room than 96 packets drops what the link does not send
+    #[arg(long, value_name = "RATE", requires = "qdisc")]
+    pub(crate) link: Option<LinkRate>,
     /// Time to measure each configuration: 1s, 300ms
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     pub(crate) duration: Span,

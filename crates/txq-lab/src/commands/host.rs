@@ -5,7 +5,8 @@ mod simulated;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::bench::{NATIVE, Native, Point, native};
+use crate::bench::overload::LinkRate;
+use crate::bench::{Asked, NATIVE, Native, Point, native};
 use crate::sim::calibrate::{self, Settings, line_way};
 use crate::sim::compare::errors::Errors;
 use crate::sim::machine::Machine;
@@ -20,7 +21,7 @@ use txq_cli::common::tell::Tell;
 
 use super::args::HostArgs;
 use super::calibrate::failure;
-use simulated::{Simulated, Work};
+use simulated::{Shown, Simulated, Work};
 
 /// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
@@ -35,8 +36,8 @@ const MOVED: f64 = 0.25;
 /// A native configuration with its simulation.
 struct Row {
     native: Native,
-    /// The simulated times, one for each native point in order.
-    simulated: Vec<f64>,
+    /// The simulations, one for each native point in order.
+    simulated: Vec<Shown>,
     /// The prices of an access and of a call that each point was simulated with, in nanoseconds.
     prices: Vec<(f64, f64)>,
     /// Whether this row measures what the prices are from.
@@ -44,16 +45,17 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the simulated time of the median point.
-    fn simulated(&self) -> f64 {
+    /// Returns the simulation of the median point.
+    fn simulated(&self) -> Shown {
         self.simulated[self.simulated.len() / 2]
     }
 
     /// Returns the median deviation of all points.
     fn deviation(&self) -> f64 {
         let of = self.native.points.iter().zip(&self.simulated);
-        let mut all: Vec<f64> =
-            of.map(|(native, simulated)| simulated / native.cpu_ns_per_packet - 1.0).collect();
+        let mut all: Vec<f64> = of
+            .map(|(native, simulated)| simulated.cpu_ns_per_packet / native.cpu_ns_per_packet - 1.0)
+            .collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     }
@@ -67,19 +69,27 @@ impl Row {
 pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let machine = machine(args)?;
     let way = |a, b| line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"));
-    let natives = native(&args.qdisc, args.duration.0, args.repeat.size(), args.quiet, is_undisturbed, way)?;
-    let (natives, taken) = undisturbed(natives);
+    let asked = Asked {
+        qdiscs: &args.qdisc,
+        link: args.link.map(LinkRate::bits),
+        time: args.duration.0,
+        repeat: args.repeat.size(),
+        quiet: args.quiet,
+    };
+    let natives = native(asked, |threads, point| Disturbed::of(threads, point).all() == 0, way)?;
+    let (natives, disturbed) = undisturbed(natives);
     if natives.is_empty() {
         bail!(
-            "nothing was measured ({taken} measurements were disturbed): let it run for longer, with less else running"
+            "nothing was measured ({} measurements were disturbed): let it run for longer, with less else running",
+            disturbed.all()
         );
     }
     let row = |native: Native| {
         let work = Work::of(&native);
         let point = |point: &Point| {
             let machine = Simulated::priced(&machine, point.priced_ns)?;
-            let ns = machine.cpu_ns_per_packet(&work, point.line_ns)?;
-            anyhow::Ok((ns, (machine.hit(), machine.call())))
+            let shown = machine.typical(&work, point.line_ns)?;
+            anyhow::Ok((shown, (machine.hit(), machine.call())))
         };
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
         let (simulated, prices) = points.into_iter().unzip();
@@ -89,7 +99,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let text = match args.json {
         true => rows.iter().map(line).collect(),
-        false => table(&rows, taken, args),
+        false => table(&rows, disturbed, args),
     };
     out::write(&text)
 }
@@ -99,23 +109,49 @@ fn is_priced(row: &Native) -> bool {
     row.qdisc == NATIVE.qdisc && NATIVE.priced.contains(&row.discipline) && (row.threads, row.batch) == (1, 1)
 }
 
-/// Whether others did not have the senders' CPUs during a measurement, and these were not moved.
-fn is_undisturbed(threads: u64, point: &Point) -> bool {
-    point.taken <= TAKEN && point.price_moved <= MOVED && (threads == 1 || point.line_moved <= MOVED)
+/// How many measurements do not count, by the first of these reasons that holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Disturbed {
+    /// Others had the senders' CPUs.
+    taken: usize,
+    /// A line's way between two senders' CPUs changed.
+    line: usize,
+    /// A price of code changed.
+    price: usize,
 }
 
-/// Removes the measurements during which others had the senders' CPUs, or these were moved; returns the rest, and how many it
-/// removed.
-fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, usize) {
-    let mut taken = 0;
+impl Disturbed {
+    /// Returns the counts of one measurement: at most one is 1.
+    fn of(threads: u64, point: &Point) -> Self {
+        let taken = point.taken > TAKEN;
+        let line = !taken && threads > 1 && point.line_moved > MOVED;
+        let price = !taken && !line && point.price_moved > MOVED;
+        Self { taken: taken.into(), line: line.into(), price: price.into() }
+    }
+
+    fn all(self) -> usize {
+        self.taken + self.line + self.price
+    }
+
+    fn and(self, other: Self) -> Self {
+        let Self { taken, line, price } = other;
+        Self { taken: self.taken + taken, line: self.line + line, price: self.price + price }
+    }
+}
+
+/// Removes the measurements that do not count; returns the rest, and how many it removed.
+fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, Disturbed) {
+    let mut all = Disturbed::default();
     let rows = natives.into_iter().map(|mut row| {
-        let all = row.points.len();
-        row.points.retain(|point| is_undisturbed(row.threads, point));
-        taken += all - row.points.len();
+        row.points.retain(|point| {
+            let disturbed = Disturbed::of(row.threads, point);
+            all = all.and(disturbed);
+            disturbed.all() == 0
+        });
         row
     });
     let rows = rows.filter(|row| !row.points.is_empty()).collect();
-    (rows, taken)
+    (rows, all)
 }
 
 /// Reads the machine's file, or measures the machine now.
@@ -143,7 +179,9 @@ fn line(row: &Row) -> String {
             "line_ns": point.line_ns,
             "taken": point.taken,
             "line_moved": point.line_moved,
-            "simulated_cpu_ns_per_packet": simulated,
+            "dropped": point.dropped,
+            "simulated_cpu_ns_per_packet": simulated.cpu_ns_per_packet,
+            "simulated_dropped": simulated.dropped,
         })
     });
     let points: Vec<_> = points.collect();
@@ -156,7 +194,10 @@ fn line(row: &Row) -> String {
         "ns_per_packet": median.ns_per_packet,
         "cpu_ns_per_packet": median.cpu_ns_per_packet,
         "line_ns": median.line_ns,
-        "simulated_cpu_ns_per_packet": row.simulated(),
+        "link_bits_per_second": row.native.link,
+        "dropped": median.dropped,
+        "simulated_cpu_ns_per_packet": row.simulated().cpu_ns_per_packet,
+        "simulated_dropped": row.simulated().dropped,
         "deviation": row.deviation(),
         "priced": row.priced,
         "points": points,
@@ -164,17 +205,17 @@ fn line(row: &Row) -> String {
     format!("{line}\n")
 }
 
-fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
+fn table(rows: &[Row], disturbed: Disturbed, args: &HostArgs) -> String {
     let each = Human(args.duration.0.as_nanos() as u64);
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; packets through one qdisc; CPU time of all senders for a packet\n\
+        "{each} for each measurement, {} of each; packets through one qdisc; CPU time of all senders for a packet handed in\n\
          access: the time of an access to a line in the CPU's cache, with the code around it; call: the rest of a call of xmit;\n\
          both from one sender through each of the rows \"price\", measured beside each row\n",
         args.repeat
     );
-    let heads = [
+    let mut heads = vec![
         "qdisc",
         "discipline",
         "senders",
@@ -187,12 +228,15 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
         "simulated ns",
         "deviation",
     ];
+    if args.link.is_some() {
+        heads.extend(["dropped: native", "simulated"]);
+    }
     let cells = rows.iter().map(|row| {
         let median = row.native.median();
         let ends = row.native.points.first().zip(row.native.points.last());
         let ends =
             ends.map(|(a, b)| format!("{} .. {}", number(a.cpu_ns_per_packet), number(b.cpu_ns_per_packet)));
-        vec![
+        let mut cells = vec![
             row.native.qdisc.clone(),
             row.native.discipline.to_string(),
             row.native.threads.to_string(),
@@ -202,11 +246,17 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
             median.line_ns.map_or_else(|| "-".into(), number),
             number(row.prices[row.prices.len() / 2].0),
             number(row.prices[row.prices.len() / 2].1),
-            number(row.simulated()),
+            number(row.simulated().cpu_ns_per_packet),
             if row.priced { "price".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
-        ]
+        ];
+        if args.link.is_some() {
+            let shares = [median.dropped, row.simulated().dropped];
+            cells.extend(shares.map(|share| format!("{:.0} %", share * 100.0)));
+        }
+        cells
     });
-    align(&mut text, heads.map(str::to_owned).to_vec(), cells.collect());
+    let cells = cells.collect();
+    align(&mut text, heads.into_iter().map(str::to_owned).collect(), cells);
     let predicted: Vec<&Row> = rows.iter().filter(|row| !row.priced).collect();
     let near = predicted.iter().filter(|row| row.is_near()).count();
     let _ = writeln!(
@@ -224,11 +274,13 @@ fn table(rows: &[Row], taken: usize, args: &HostArgs) -> String {
             median * 100.0
         );
     }
-    if taken > 0 {
+    if disturbed.all() > 0 {
+        let Disturbed { taken, line, price } = disturbed;
         let _ = writeln!(
             text,
-            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs, or the price or a line's way between \
-             these changed by more than {:.0} %.",
+            "{} measurements do not count. Others had more than {:.0} % of the senders' CPUs in {taken}; a line's way between these \
+             changed by more than {:.0} % in {line}, and a price in {price}.",
+            disturbed.all(),
             TAKEN * 100.0,
             MOVED * 100.0
         );
@@ -246,6 +298,7 @@ mod tests {
             let point = |&(taken, line_moved, price_moved)| Point {
                 ns_per_packet: 50.0,
                 cpu_ns_per_packet: 50.0,
+                dropped: 0.0,
                 taken,
                 line_ns: Some(30.0),
                 line_moved,
@@ -258,6 +311,7 @@ mod tests {
                 discipline: Discipline::Combine,
                 threads,
                 batch: 1,
+                link: None,
                 points: disturbed.iter().map(point).collect(),
             }
         };
@@ -265,6 +319,7 @@ mod tests {
         let points = [(TAKEN, MOVED, MOVED), (0.0, 2.5, 0.0), (0.5, 0.0, 0.0), (0.0, 0.0, 0.5)];
         let (rows, removed) = undisturbed(vec![row(1, &points), row(2, &points), row(2, &points[1..])]);
         let left: Vec<_> = rows.iter().map(|row| (row.threads, row.points.len())).collect();
-        assert_eq!((left, removed), (vec![(1, 2), (2, 1)], 8));
+        assert_eq!(left, [(1, 2), (2, 1)]);
+        assert_eq!(removed, Disturbed { taken: 3, line: 2, price: 3 });
     }
 }

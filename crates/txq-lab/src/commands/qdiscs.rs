@@ -38,14 +38,16 @@ fn text(states: &States) -> String {
          # writes this file; crates/txq-lab/src/sim/state.rs says what each field means.\n",
     );
     let _ = writeln!(text, "path_ns = [{:.1}, {:.1}]", states.path_ns[0], states.path_ns[1]);
-    for State { name, fixed, flow, others, among, data, ns } in &states.qdisc {
+    for State { name, fixed, flow, others, again, recent, among, data, ns } in &states.qdisc {
         let _ = write!(
             text,
-            "\n[[qdisc]]\nname = {name:?}\nfixed = {}\nflow = {}\nothers = {}\namong = {among}\ndata = {data}\n\
+            "\n[[qdisc]]\nname = {name:?}\nfixed = {}\nflow = {}\nothers = {}\nagain = {}\nrecent = {}\namong = {among}\ndata = {data}\n\
              ns = {{ call = {}, packet = {} }}\n",
             each(fixed),
             each(flow),
             each(others),
+            each(again),
+            each(recent),
             each(&ns.call),
             each(&ns.packet)
         );

@@ -1,5 +1,6 @@
 //! `txq sim run`: runs a scenario's points and reports as its results were published.
 
+mod pacing;
 mod tables;
 
 use std::fmt::Write;
@@ -46,8 +47,11 @@ pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[Change]
 }
 
 fn text(scenario: &Scenario, points: &[Point<'_>], args: &RunArgs) -> String {
-    let mut text =
-        head(scenario, points, &args.what.set) + "\n" + &tables::sums(points) + &tables::shares(points);
+    let mut text = head(scenario, points, &args.what.set)
+        + "\n"
+        + &tables::sums(points)
+        + &tables::shares(points)
+        + &pacing::warnings(points);
     for point in points {
         let (ms, cpus) = (point.report.seconds * 1e3, point.report.cpus);
         let _ = writeln!(text, "\n{}: locks that were waited for in {ms} ms, on {cpus} CPUs\n", point.name);

@@ -14,6 +14,8 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use corosensei::Yielder;
 
@@ -23,11 +25,12 @@ use crate::sim::core_speed::{CoreSpeed, UNIT};
 use crate::sim::footprint::Footprint;
 use crate::sim::lines::Watch;
 use crate::sim::machine::{Machine, Picos, picos};
-use crate::sim::moves::Known;
+use crate::sim::moves::{Known, Recent};
 use crate::sim::os::{Cpu, OsCosts, State, Thread};
 use crate::sim::prices::PriceList;
 use crate::sim::queue::{Event, Queue, Target};
 use crate::sim::sequence::Sequences;
+use crate::sim::times::AddressHasher;
 
 mod access;
 mod fire;
@@ -109,6 +112,8 @@ pub(crate) struct Engine {
     pub(crate) footprint: Footprint,
     /// The qdiscs' state, if it is known.
     pub(crate) known: Option<Known>,
+    /// What the last calls of each qdisc accessed, by the key of its first line.
+    pub(crate) recent: HashMap<u64, Recent, BuildHasherDefault<AddressHasher>>,
     /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
     /// Number of CPUs without a task.
@@ -161,6 +166,7 @@ impl Engine {
             sequences: Sequences::new(cpus, machine.line.ahead),
             footprint: Footprint::default(),
             known: None,
+            recent: HashMap::default(),
             rescheds: 0,
             idle: cpus,
             roaming: 0,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use txq_core::arch::Memory;
 
-use crate::sim::state::{Each, PLAIN, State, States, Times};
+use crate::sim::state::{Each, PLAIN, RECENT_CALLS, State, States, Times};
 
 /// A line of several, and whether it is written.
 type Line = (u8, bool);
@@ -16,8 +16,9 @@ type Line = (u8, bool);
 pub(crate) struct Moves {
     fixed: Each<Vec<Line>>,
     flow: Each<Vec<Line>>,
-    /// How many lines of [`among`](Self::among) a packet's call accesses, in 1024ths.
-    others: Each<u64>,
+    /// How many further lines a packet's call accesses, in 1024ths: those of the call before, those of recent calls, and any of
+    /// [`among`](Self::among).
+    others: [Each<u64>; 3],
     pub(crate) among: u32,
     /// The lines of a packet's data that enqueue reads.
     pub(crate) data: u32,
@@ -74,10 +75,14 @@ impl Moves {
             letters.map(|(at, letter)| (at as u8, letter == b'w')).collect()
         };
         let part = |lines: &f64| (lines * 1024.0) as u64;
+        let parts = |of: &Each<f64>| Each::of(of.all().map(part));
+        let [all, again, recent] = [&state.others, &state.again, &state.recent].map(parts);
+        let rest = |kind: usize| all.all()[kind].saturating_sub(again.all()[kind] + recent.all()[kind]);
+        let any = Each::of([rest(0), rest(1), rest(2)]);
         Self {
             fixed: Each::of(state.fixed.all().map(lines)),
             flow: Each::of(state.flow.all().map(lines)),
-            others: Each::of(state.others.all().map(part)),
+            others: [again, recent, any],
             among: state.among.max(1),
             data: state.data,
         }
@@ -93,10 +98,16 @@ impl Moves {
         pick(&self.flow, what).map_or(&[], |lines| lines)
     }
 
-    /// Returns how many other lines a packet's call accesses, by a random number.
-    pub(crate) fn others(&self, what: Memory, random: u64) -> u64 {
-        let all = pick(&self.others, what).copied().unwrap_or(0);
-        (all >> 10) + u64::from(random & 1023 < all & 1023)
+    /// Returns how many further lines a packet's call accesses, by a random number: those of the call before, those of recent calls,
+    /// and any.
+    pub(crate) fn others(&self, what: Memory, random: u64) -> [u64; 3] {
+        let mut random = random;
+        [0, 1, 2].map(|age| {
+            let all = pick(&self.others[age], what).copied().unwrap_or(0);
+            let part = random & 1023;
+            random >>= 10;
+            (all >> 10) + u64::from(part < all & 1023)
+        })
     }
 }
 
@@ -109,9 +120,80 @@ fn pick<T>(each: &Each<T>, what: Memory) -> Option<&T> {
     }
 }
 
+/// The lines that the last calls of a qdisc accessed, but for the qdisc's own: those of the packets' flows, and the further ones.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// A ring of calls.
+    calls: [Vec<u64>; 1 + 1 + RECENT_CALLS],
+    now: usize,
+}
+
+impl Recent {
+    /// Begins a call.
+    pub(crate) fn begin(&mut self) {
+        self.now = (self.now + 1) % self.calls.len();
+        self.calls[self.now].clear();
+    }
+
+    /// Notes a line of the call.
+    pub(crate) fn note(&mut self, key: u64) {
+        self.calls[self.now].push(key);
+    }
+
+    /// Returns a line of the call before, by a random number; `None` if it had none.
+    pub(crate) fn again(&self, random: u64) -> Option<u64> {
+        self.of(1, random)
+    }
+
+    /// Returns a line of a recent call, by a random number; `None` if that call had none.
+    pub(crate) fn recent(&self, random: u64) -> Option<u64> {
+        self.of(2 + random as usize % RECENT_CALLS, random >> 32)
+    }
+
+    /// Returns a line of the call that is `back` calls ago.
+    fn of(&self, back: usize, random: u64) -> Option<u64> {
+        let of = &self.calls[(self.now + self.calls.len() - back) % self.calls.len()];
+        of.get(random.checked_rem(of.len() as u64)? as usize).copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_lines_are_of_the_last_calls() {
+        let mut recent = Recent::default();
+        assert_eq!((recent.again(7), recent.recent(7)), (None, None));
+        for call in 0..40 {
+            recent.begin();
+            recent.note(2 * call);
+            recent.note(2 * call + 1);
+        }
+        recent.begin();
+        recent.note(99);
+        let seen = |of: &dyn Fn(u64) -> Option<u64>| {
+            let all = (0..10_000_u64).filter_map(|n| of(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            all.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(seen(&|random| recent.again(random)), [78, 79].into());
+        assert_eq!(seen(&|random| recent.recent(random)), (78 - 2 * RECENT_CALLS as u64..78).collect());
+    }
+
+    #[test]
+    fn the_parts_of_further_lines_are_all_of_them() {
+        for state in &States::known().qdisc {
+            let moves = Moves::new(state);
+            for (what, all) in
+                [Memory::Enqueue, Memory::Dequeue, Memory::Drop(1)].into_iter().zip(state.others.all())
+            {
+                const RUNS: u64 = 1 << 14;
+                let random = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n >> 3;
+                let sum: u64 = (0..RUNS).map(|n| moves.others(what, random(n)).iter().sum::<u64>()).sum();
+                assert!((sum as f64 / RUNS as f64 - all).abs() < 0.1, "{}: {what:?}", state.name);
+            }
+        }
+    }
 
     #[test]
     fn a_tree_is_known_by_its_root_and_its_leaves() {

@@ -52,6 +52,11 @@ pub struct Report {
     pub whole: f64,
     /// The figures, by their names.
     pub figures: Figures,
+    /// Number of the senders' sleeps until a packet is due by the scenario's rate or trace.
+    pub sleeps: u64,
+    /// Number of context switches, and the CPU time of one on this machine, in nanoseconds. The simulation charges none for a switch on
+    /// an idle CPU.
+    pub switches: (u64, f64),
     /// Which tasks waited for which lock holders, the warm-up included.
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
@@ -88,6 +93,7 @@ struct Reading {
     interrupts: Ledger,
     done: u64,
     late: (u64, Picos),
+    sleeps: u64,
     /// Bytes sent by each class of the senders.
     shares: Vec<(Handle, u64)>,
 }
@@ -234,6 +240,8 @@ fn once(setup: &Setup, recording: Recording) -> Result<Report, RunError> {
         seconds: (end - begin) as f64 / 1e12,
         whole: end as f64 / 1e12,
         figures: Figures::new(),
+        sleeps: after.sleeps - before.sleeps,
+        switches: (after.switches - before.switches, machine.os.switch),
         contention,
         xmit: minus(&after.xmit, &before.xmit),
         senders: after.senders.since(&before.senders),
@@ -253,7 +261,7 @@ fn once(setup: &Setup, recording: Recording) -> Result<Report, RunError> {
         packets: after.sent.0 - before.sent.0,
         bytes: after.sent.1 - before.sent.1,
         lost,
-        switches: after.switches - before.switches,
+        switches: report.switches.0,
         done: after.done - before.done,
         late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         shares: after.shares.iter().zip(&before.shares).map(|(to, from)| (to.0, to.1 - from.1)).collect(),
@@ -298,6 +306,7 @@ fn read(
         interrupts,
         done: done.get(),
         late: done.late(),
+        sleeps: done.sleeps(),
         shares: shares.map(Shares::get).unwrap_or_default(),
     }
 }

@@ -54,6 +54,10 @@ pub struct State {
     pub flow: Each<String>,
     /// How many further lines a packet's call accesses on average: of other flows, of tables.
     pub others: Each<f64>,
+    /// How many of these the call before accessed, too, of whatever kind it was.
+    pub again: Each<f64>,
+    /// How many of these one of the [`RECENT_CALLS`] calls before that accessed.
+    pub recent: Each<f64>,
     /// How many lines these are in all.
     pub among: u32,
     /// The lines of a packet's data that enqueue reads.
@@ -72,6 +76,9 @@ pub struct States {
     /// The states.
     pub qdisc: Vec<State>,
 }
+
+/// How many calls before the last one are recent.
+pub const RECENT_CALLS: usize = 15;
 
 /// The plain FIFO that the other qdiscs are compared with.
 pub const PLAIN: &str = "pfifo";

@@ -32,7 +32,7 @@ struct Inner {
 
 /// Hashes an address by one multiplication (Fibonacci hashing).
 #[derive(Debug, Default)]
-struct AddressHasher(u64);
+pub(crate) struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
@@ -45,7 +45,12 @@ impl Hasher for AddressHasher {
 
     #[inline]
     fn write_usize(&mut self, address: usize) {
-        let product = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.write_u64(address as u64);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, address: u64) {
+        let product = (self.0 ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         // The map takes the low bits for the place and the high ones for the tag; addresses differ in neither.
         self.0 = product ^ product >> 32;
     }

@@ -43,6 +43,8 @@ pub(crate) struct Done {
     done: Cell<u64>,
     /// Number of packets that had a due time, and the sum of their delays.
     late: Cell<(u64, Picos)>,
+    /// Number of sleeps until a packet is due.
+    sleeps: Cell<u64>,
 }
 
 impl Done {
@@ -53,6 +55,17 @@ impl Done {
     /// Returns the number of packets that had a due time, and the sum of their delays.
     pub(crate) fn late(&self) -> (u64, Picos) {
         self.late.get()
+    }
+
+    /// Returns the number of sleeps until a packet is due.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.sleeps.get()
+    }
+
+    /// Sleeps until `wake`, because no packet is due before.
+    fn sleep_until(&self, wake: Picos) {
+        self.sleeps.set(self.sleeps.get() + 1);
+        sim::sleep_until(wake);
     }
 
     fn one(&self) {

@@ -175,6 +175,26 @@ fn a_point_is_the_same_each_time_and_what_is_changed_changes_it() {
     assert_ne!(hashes(&["--set", "seed=2"]), once);
 }
 
+/// Six senders that sleep for each packet, or seldom.
+#[test]
+fn a_pace_that_costs_more_than_the_packets_is_named() {
+    let tiny = Tiny::new();
+    let at = |mpps: &str| {
+        let pace = format!("workload.offered_mpps={mpps}");
+        good(&["run", &tiny.file, "--point", "after", "--set", "milliseconds=2", "--set", &pace]).stdout
+    };
+    let text = at("0.05");
+    let line = text.lines().find(|line| line.contains("context switches")).unwrap_or_default();
+    for part in
+        ["after: ", "on idle CPUs), at workload.offered_mpps=0.05 of workload.senders=6;", "workload.batch"]
+    {
+        assert!(line.contains(part), "no {part:?} in {text}");
+    }
+    // As fast as they can: nobody sleeps until a packet is due.
+    let text = at("0");
+    assert!(!text.contains("context switches"), "{text}");
+}
+
 #[test]
 fn a_line_of_json_has_all_of_a_point() {
     let tiny = Tiny::new();

@@ -21,7 +21,7 @@ pub(super) const TBF: &str = "tbf";
 pub(crate) struct LinkRate(u64);
 
 impl LinkRate {
-    pub(super) fn bits(self) -> u64 {
+    pub(crate) fn bits(self) -> u64 {
         self.0
     }
 }

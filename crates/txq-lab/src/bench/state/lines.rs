@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ops::Op;
 use super::trace::{Call, Calls};
-use crate::sim::state::{Each, State, Times};
+use crate::sim::state::{Each, RECENT_CALLS, State, Times};
 
 /// A line is the qdisc's own if at least this part of the calls of a kind accesses it.
 const OWN_PART: f64 = 0.5;
@@ -69,27 +69,41 @@ pub(super) fn state(name: &str, calls: &Calls, ns: Times) -> State {
         own.get(&call.flow).is_some_and(|lines| lines.iter().take(longest).any(|own| own == line))
     };
     let mut among = BTreeSet::new();
-    let mut others = |op| {
-        let mut count = 0;
-        for call in of(op) {
-            let rest = call.lines.keys().filter(|line| {
-                written.contains(line) && fixed.binary_search(line).is_err() && !counted(call, line)
-            });
-            rest.for_each(|line| {
-                count += 1;
-                among.insert(*line);
-            });
+    // For each kind of call: all further lines, those of the call before, and those of the calls before that.
+    let mut counts: BTreeMap<u8, [u32; 3]> = BTreeMap::new();
+    let mut last: BTreeMap<u64, usize> = BTreeMap::new();
+    for (at, call) in calls.calls.iter().enumerate() {
+        let moved = |line: &&u64| written.contains(line) && fixed.binary_search(line).is_err();
+        let [all, again, recent] = counts.entry(call.op as u8).or_default();
+        for line in call.lines.keys().filter(moved) {
+            let before = last.insert(*line, at).map_or(usize::MAX, |last| at - last);
+            if counted(call, line) {
+                continue;
+            }
+            among.insert(*line);
+            *all += 1;
+            match before {
+                1 => *again += 1,
+                _ if before <= 1 + RECENT_CALLS => *recent += 1,
+                _ => {}
+            }
         }
-        round(count as f64 / of(op).count().max(1) as f64)
+    }
+    let others = |which: usize| {
+        Each::of(ops.map(|op| {
+            let count = counts.get(&(op as u8)).map_or(0, |counts| counts[which]);
+            round(f64::from(count) / of(op).count().max(1) as f64)
+        }))
     };
-    let others = Each::of([others(ops[0]), others(ops[1]), others(ops[2])]);
     let data = of(Op::Enqueue).map(|call| call.lines.keys().filter(|line| calls.data.has(**line)).count());
     let data = data.sum::<usize>() as f64 / of(Op::Enqueue).count().max(1) as f64;
     State {
         name: name.to_owned(),
         fixed: Each::of([letters(ops[0]), letters(ops[1]), letters(ops[2])]),
         flow,
-        others,
+        others: others(0),
+        again: others(1),
+        recent: others(2),
         among: among.len() as u32,
         data: data.round() as u32,
         ns,

@@ -9,7 +9,7 @@ use super::charge;
 use crate::sim::engine::{self, Engine};
 use crate::sim::footprint::Footprint;
 use crate::sim::keys;
-use crate::sim::moves::Moves;
+use crate::sim::moves::{Moves, Recent};
 use crate::sim::workload::flow_of;
 
 /// Charges the use of an object that a lock guards, by the lock holder.
@@ -42,22 +42,47 @@ unsafe fn move_qdisc<T: ?Sized>(e: *mut Engine, qdisc: &T, moves: &'static Moves
     unsafe {
         engine::move_lines(e, moves.fixed(what).iter().map(|&(at, writes)| (first + u64::from(at), writes)));
         if let Memory::Drop(n) = what {
-            (0..n).for_each(|_| move_others(e, qdisc, moves, what));
+            for _ in 0..n {
+                recent(e, qdisc).begin();
+                move_others(e, qdisc, moves, what);
+            }
         }
     }
 }
 
-/// Charges the lines of other flows and of tables that a packet's call accesses.
+/// Returns what the last calls of a qdisc accessed.
+///
+/// # Safety
+/// As [`engine::update`]. The reference ends before the task may yield its turn.
+unsafe fn recent<'e, T: ?Sized>(e: *mut Engine, qdisc: &T) -> &'e mut Recent {
+    // SAFETY: as the caller promises.
+    unsafe { (*e).recent.entry(keys::object(qdisc, 1).start).or_default() }
+}
+
+/// Charges the lines of other flows and of tables that a packet's call accesses: most are those that the last calls accessed, as the
+/// neighbours in a list of flows and the classes of a tree are.
 ///
 /// # Safety
 /// As [`engine::update`].
 unsafe fn move_others<T: ?Sized>(e: *mut Engine, qdisc: &T, moves: &'static Moves, what: Memory) {
     // SAFETY: as the caller promises; the reference ends at once.
     let random = || unsafe { engine::random(&mut (*e).me().random) };
-    for _ in 0..moves.others(what, random()) {
-        let line = keys::of_qdisc(qdisc, random() % u64::from(moves.among));
-        // SAFETY: as the caller promises.
-        unsafe { engine::move_lines(e, std::iter::once((line, true))) };
+    let any = |random: u64| keys::of_qdisc(qdisc, random % u64::from(moves.among));
+    for (age, lines) in moves.others(what, random()).into_iter().enumerate() {
+        for _ in 0..lines {
+            let random = random();
+            // SAFETY: as the caller promises; each reference ends at once.
+            unsafe {
+                let line = match age {
+                    0 => recent(e, qdisc).again(random),
+                    1 => recent(e, qdisc).recent(random),
+                    _ => None,
+                };
+                let line = line.unwrap_or_else(|| any(random));
+                recent(e, qdisc).note(line);
+                engine::move_lines(e, std::iter::once((line, true)));
+            }
+        }
     }
 }
 
@@ -68,15 +93,15 @@ unsafe fn move_others<T: ?Sized>(e: *mut Engine, qdisc: &T, moves: &'static Move
 unsafe fn move_flow<T: ?Sized>(e: *mut Engine, qdisc: &T, frame: &[u8], moves: &'static Moves, what: Memory) {
     // SAFETY: as the caller promises.
     unsafe {
+        recent(e, qdisc).begin();
         if what == Memory::Enqueue {
             engine::move_lines(e, keys::lines(frame.as_ptr(), moves.data).map(|key| (key, false)));
         }
         if let Some(flow) = flow_of(frame) {
             let first = keys::flow(qdisc, flow, 1).start;
-            engine::move_lines(
-                e,
-                moves.flow(what).iter().map(|&(at, writes)| (first + u64::from(at), writes)),
-            );
+            let lines = moves.flow(what).iter().map(|&(at, writes)| (first + u64::from(at), writes));
+            lines.clone().for_each(|(line, _)| recent(e, qdisc).note(line));
+            engine::move_lines(e, lines);
         }
         move_others(e, qdisc, moves, what);
     }

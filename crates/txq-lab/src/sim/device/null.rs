@@ -1,7 +1,7 @@
 //! txq's own null device on the simulated machine, as `txq bench` uses it: what it does costs what its accesses cost.
 //!
-//! It reads no clock and no packet, and has no byte queue limits. A [`Card`] reads the clock and limits bytes, so with a card
-//! a packet costs more than in a measurement on the null device.
+//! Without a rate it reads no clock and no packet, and has no byte queue limits. A [`Card`] reads the clock and limits bytes, so with a
+//! card a packet costs more than in a measurement on the null device.
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use txq_device::Null;
 
 use super::{Card, Counted};
 
-/// The null device, which counts for a card. Sojourn times are not measured: no packet waits for a wire.
+/// The null device, which counts for a card. Sojourn times are not measured.
 pub(crate) struct NullCard {
     null: Null,
     counted: Arc<Counted>,
 }
 
 impl NullCard {
-    /// Creates a device with the txqs, the rings and the counters of `card`. Ignores the card's rate and interrupts.
+    /// Creates a device with the txqs, the rings, the rate and the counters of `card`. Ignores the card's interrupts.
     pub(crate) fn new(card: &Card) -> Self {
-        let null = Null { ring: card.ring, inline: card.inline, ..Null::new(card.txqs) };
+        let null = Null { ring: card.ring, rate: card.rate, inline: card.inline, ..Null::new(card.txqs) };
         Self { null, counted: card.counted() }
     }
 }

@@ -94,7 +94,8 @@ pub struct Device {
     pub irq_cpus: u32,
     /// Whether the bytes on a ring are limited ([`txq::bql`]).
     pub bql: bool,
-    /// Whether the device is txq's null device, without a wire: no rate, no interrupts' period, no limit of bytes.
+    /// Whether the device is txq's null device, without interrupts: without a rate no wire and no limit of bytes, and with one each
+    /// txq has a wire of that rate.
     pub null: bool,
 }
 
@@ -354,9 +355,6 @@ impl Setup {
         within("device.txqs", self.device.txqs.into(), 1.0, 4096.0)?;
         within("device.ring", self.device.ring.into(), 16.0, 65_536.0)?;
         within("device.coalesce_us", self.device.coalesce_us, 0.0, 100_000.0)?;
-        if self.device.null && self.device.gbit > 0.0 {
-            return Err(format!("device.gbit is {}: use 0, the null device has no wire", self.device.gbit));
-        }
         for (name, price) in self.prices.all() {
             within(&format!("prices.{name}"), price, 0.0, 1e6)?;
         }

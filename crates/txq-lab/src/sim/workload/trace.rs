@@ -149,7 +149,7 @@ impl Replay {
                 if let Some(due) = due
                     && due > sim::now()
                 {
-                    sim::sleep_until(due);
+                    done.sleep_until(due);
                 }
                 work(self.private);
                 if let Some(due) = due {

@@ -35,7 +35,7 @@ impl Udp {
                 // Uniform, so that the gaps are the same on every machine, whose logarithms differ.
                 due += (sim::random() >> 11) % (2 * gap).max(1);
                 if due > sim::now() {
-                    sim::sleep_until(due + TIMER_SLACK);
+                    done.sleep_until(due + TIMER_SLACK);
                 }
             }
             work(self.private * self.batch as f64);
