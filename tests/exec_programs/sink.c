@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,19 @@ static long hidden(long number, long a, long b, long c, long d) {
 #endif
 }
 
+/* Waits on a socket of its own while the program restricts itself. */
+static int waits_on = -1;
+
+static void *wait_meanwhile(void *argument) {
+    char byte;
+    check(recv(waits_on, &byte, 1, 0) == 1, "recv of a thread");
+    return argument;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
+    pthread_t thread;
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1, epoll = -1, is_hidden = strcmp(argv[1], "hidden") == 0, space = 8 << 20;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof at;
@@ -68,10 +80,17 @@ int main(int argc, char **argv) {
         check(c != NULL && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS, "the type of service");
         marked += (*(unsigned char *)CMSG_DATA(c) & 3) == 3;
         if (all == 0 && strcmp(argv[1], "restrict") == 0) {
+            waits_on = socket(AF_INET, SOCK_DGRAM, 0);
+            check(bind(waits_on, (struct sockaddr *)&there, len) == 0, "bind");
+            check(getsockname(waits_on, (struct sockaddr *)&there, &len) == 0, "getsockname");
+            check(pthread_create(&thread, NULL, wait_meanwhile, NULL) == 0, "pthread_create");
+            usleep(50000);
             struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
             struct sock_fprog filter = {1, &allow};
             check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "PR_SET_NO_NEW_PRIVS");
             check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0, "PR_SET_SECCOMP");
+            check(sendto(fd, "x", 1, 0, (struct sockaddr *)&there, len) == 1, "sendto");
+            check(pthread_join(thread, NULL) == 0, "pthread_join");
             printf("restricted\n");
             fflush(stdout);
         }

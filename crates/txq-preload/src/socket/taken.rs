@@ -183,6 +183,8 @@ impl Sockets {
                 let none = libc::epoll_event { events: 0, u64: 0 };
                 let _ = sys::epoll_ctl(one.epoll, libc::EPOLL_CTL_DEL, near, none);
             }
+            // Threads that wait for the stand-in go on to the socket.
+            sys::end_receiving(near);
         });
     }
 }

@@ -180,6 +180,10 @@ unsafe fn from_stand_in(
             });
             return Outcome::Kernel;
         };
+        if got == 0 && !socket.is_taken() {
+            // The library has given it back meanwhile.
+            return Outcome::Kernel;
+        }
         if got == 0 {
             // The program has ended receiving (`shutdown`).
             return Outcome::Received(Received {
@@ -354,10 +358,10 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Outcome {
         // SAFETY: `read_message` has found the first and the last of these writable.
         unsafe {
             if !given.msg_name.is_null() {
-                (*message).msg_namelen = received.name_len as socklen_t;
+                (&raw mut (*message).msg_namelen).write_unaligned(received.name_len as socklen_t);
             }
-            (*message).msg_controllen = received.control_len as _;
-            (*message).msg_flags = received.flags;
+            (&raw mut (*message).msg_controllen).write_unaligned(received.control_len as _);
+            (&raw mut (*message).msg_flags).write_unaligned(received.flags);
         }
     }
     outcome
@@ -423,7 +427,9 @@ pub(super) unsafe extern "C-unwind" fn recvmmsg(
         let header = unsafe { &raw mut (*at).msg_hdr };
         match receive_message(fd, header, flags & !MSG_WAITFORONE | rest) {
             // SAFETY: the fields of the message were found writable, and this one follows them.
-            Outcome::Received(received) => unsafe { (*at).msg_len = received.bytes as c_uint },
+            Outcome::Received(received) => unsafe {
+                (&raw mut (*at).msg_len).write_unaligned(received.bytes as c_uint);
+            },
             Outcome::Failed if done == 0 => return -1,
             Outcome::Failed => {
                 keep_error(fd);
