@@ -95,7 +95,7 @@ mod tests {
     use clap::Args;
 
     use super::*;
-    use crate::args::{BridgeArgs, ShellArgs};
+    use crate::args::{BridgeArgs, ExecArgs, ShellArgs};
 
     #[test]
     fn the_last_qdisc_of_a_way_is_the_root() {
@@ -132,8 +132,8 @@ mod tests {
         let names: Vec<_> = presets().iter().map(|known| known.name).collect();
         let (last, others) = names.split_last().expect("presets");
         let list = format!("have: {} or {last};", others.join(", "));
-        let commands =
-            [ShellArgs::augment_args, BridgeArgs::augment_args].map(|add| add(clap::Command::new("")));
+        let all = [ShellArgs::augment_args, BridgeArgs::augment_args, ExecArgs::augment_args];
+        let commands = all.map(|add| add(clap::Command::new("")));
         for command in commands {
             let option =
                 command.get_arguments().find(|option| option.get_id() == "preset").expect("--preset");
