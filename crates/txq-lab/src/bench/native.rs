@@ -13,6 +13,9 @@
 //! A link below the qdisc makes the work an overload: senders fill the qdisc, which drops what does not fit. A sender whose packet is
 //! dropped goes on at once. Then times are of the packets handed in, and the part of them that is dropped is measured, too.
 //!
+//! Senders with work of their own between two packets are below what the queue can take. The work takes CPU time that varies with the machine,
+//! too. So it is measured beside each measurement, by senders with a queue of their own, with the work and without, and taken off.
+//!
 //! How fast such a CPU runs code varies, too, by half from minute to minute: it may share its core with a guest that nothing
 //! here shows. So the price of code is measured before and after as well, with two disciplines: as many senders, each with a
 //! queue to itself. The one makes three times as many accesses for a packet as the other, so the two tell the price of an
@@ -31,6 +34,7 @@ use super::overload::{Reapers, Root, Steering, Target};
 use super::plan::case;
 use super::rig::{self, Queue, Rig};
 use super::turns::Turns;
+use super::work::{Calibration, Work};
 
 /// The qdisc that the senders use.
 const NATIVE_QDISC: &str = "pfifo";
@@ -86,6 +90,8 @@ pub struct Native {
     pub batch: u64,
     /// Bits per second of the link below the qdisc; `None` for a device on which no time passes.
     pub link: Option<u64>,
+    /// The work of a sender for each packet before it sends it, in nanoseconds.
+    pub work_ns: u64,
     /// The measurements, at least one, by CPU time per packet from the least to the most.
     pub points: Vec<Point>,
 }
@@ -95,8 +101,10 @@ pub struct Native {
 pub struct Point {
     /// Wall time per packet handed in.
     pub ns_per_packet: f64,
-    /// CPU time of all threads per packet handed in.
+    /// CPU time of all threads per packet handed in, without that of the senders' own work.
     pub cpu_ns_per_packet: f64,
+    /// CPU time of a sender's own work for a packet, the mean of before and after.
+    pub work_ns: f64,
     /// The part of the packets handed in that the qdisc dropped.
     pub dropped: f64,
     /// The part of the senders' CPUs' time that others had: other programs, or a hypervisor.
@@ -129,11 +137,16 @@ fn mean(before: f64, after: f64) -> (f64, f64) {
 }
 
 /// Returns senders through `discipline` that each have a CPU of these and a queue of its own.
-fn apart(discipline: Discipline, cpus: &[u32]) -> anyhow::Result<Rig> {
+fn apart(discipline: Discipline, cpus: &[u32], outside: Work) -> anyhow::Result<Rig> {
     let masks: Vec<_> = cpus.iter().map(|&cpu| CpuMask::from_iter([cpu as usize])).collect();
     let ids = cpus.iter().max().map_or(1, |&cpu| cpu as usize + 1);
     let rig = Rig::new(discipline, Queue::text(NATIVE_QDISC), cpus.len() as u64, 1);
-    Ok(Rig { txqs: cpus.len() as u16, xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?), ..rig })
+    Ok(Rig {
+        outside,
+        txqs: cpus.len() as u16,
+        xps: Some(XpsMap::from_masks(&masks, cpus.len(), ids)?),
+        ..rig
+    })
 }
 
 /// Returns the CPU time of a packet of one sender through each of `NATIVE.priced`, in nanoseconds: the shortest of several
@@ -143,7 +156,7 @@ pub fn path_ns() -> anyhow::Result<[f64; 2]> {
     let lab = Lab::new(true)?;
     let mut ns = [f64::INFINITY; 2];
     for (discipline, best) in NATIVE.priced.into_iter().zip(&mut ns) {
-        let rig = apart(discipline, &lab.cpus[..1])?;
+        let rig = apart(discipline, &lab.cpus[..1], Work::default())?;
         for _ in 0..100 {
             *best = best.min(rig.measure(&lab, TIME)?.cpu_ns_per_packet.unwrap_or(f64::INFINITY));
         }
@@ -162,8 +175,8 @@ fn plain(threads: std::ops::RangeInclusive<u64>) -> Vec<Rig> {
         .collect()
 }
 
-/// Returns the configurations with a qdisc, whose senders have many flows.
-fn through(qdisc: &str, link: Option<u64>) -> Vec<Rig> {
+/// Returns the configurations with a qdisc, whose senders have many flows, and work of their own.
+fn through(qdisc: &str, link: Option<u64>, outside: Work) -> Vec<Rig> {
     let target = link.map(|rate| Target {
         rate: Some(rate),
         ring: NATIVE.link_ring,
@@ -174,7 +187,7 @@ fn through(qdisc: &str, link: Option<u64>) -> Vec<Rig> {
     });
     let rig = |discipline, threads: u64| {
         let rig = Rig::new(discipline, Queue::text(qdisc), threads, 1);
-        Rig { flows: (FLOWS / threads) as u32, target, ..rig }
+        Rig { flows: (FLOWS / threads) as u32, target, outside, ..rig }
     };
     THROUGH.into_iter().flat_map(|discipline| SENDERS.map(|threads| rig(discipline, threads))).collect()
 }
@@ -186,6 +199,8 @@ pub struct Asked<'a> {
     pub qdiscs: &'a [String],
     /// Bits per second of a link below the qdiscs.
     pub link: Option<u64>,
+    /// The work of a sender through these qdiscs for each packet, in nanoseconds.
+    pub work_ns: u64,
     /// How long a measurement takes.
     pub time: Duration,
     /// The number of measurements of each configuration.
@@ -202,11 +217,13 @@ pub fn native(
     counts: fn(u64, &Point) -> bool,
     way: impl Fn(u32, u32) -> anyhow::Result<Option<f64>>,
 ) -> anyhow::Result<Vec<Native>> {
-    let Asked { qdiscs, link, time, repeat, quiet } = asked;
+    let Asked { qdiscs, link, work_ns, time, repeat, quiet } = asked;
     let lab = Lab::new(true)?;
+    let outside = if work_ns > 0 { Calibration::measure().work(work_ns) } else { Work::default() };
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let of =
-        |qdisc: &String| through(qdisc, link).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>();
+    let of = |qdisc: &String| {
+        through(qdisc, link, outside).into_iter().map(|rig| (qdisc.clone(), rig)).collect::<Vec<_>>()
+    };
     let rigs: Vec<(String, Rig)> = match qdiscs {
         [] => plain(threads.clone()).into_iter().map(|rig| (NATIVE_QDISC.to_owned(), rig)).collect(),
         qdiscs => qdiscs.iter().flat_map(of).collect(),
@@ -217,17 +234,21 @@ pub fn native(
         [a, b, ..] => way(a, b),
         _ => Ok(None),
     };
-    let priced = |discipline| {
-        let rigs = threads.clone().map(|threads| apart(discipline, &lab.cpus[..threads as usize]));
+    let priced = |discipline, outside| {
+        let rigs = threads.clone().map(|threads| apart(discipline, &lab.cpus[..threads as usize], outside));
         rigs.collect::<anyhow::Result<Vec<_>>>()
     };
-    let priced = [priced(NATIVE.priced[0])?, priced(NATIVE.priced[1])?];
+    let none = Work::default();
+    let rigs_apart = [priced(NATIVE.priced[0], none)?, priced(NATIVE.priced[1], none)?];
+    let at_work = priced(NATIVE.priced[1], outside)?;
     let price = |threads: u64| {
         let of = |rigs: &[Rig]| {
             let senders = (threads as usize).min(rigs.len());
             anyhow::Ok(rigs[senders - 1].measure(&lab, time / PRICE_PART)?.cpu_ns_per_packet)
         };
-        anyhow::Ok(of(&priced[0])?.zip(of(&priced[1])?))
+        let without = of(&rigs_apart[0])?.zip(of(&rigs_apart[1])?);
+        let with = if work_ns > 0 { of(&at_work)? } else { without.map(|(_, second)| second) };
+        anyhow::Ok(without.zip(with).map(|((first, second), with)| (first, second, with - second)))
     };
     let key = |qdisc, flows| Key { suite: "crowd", qdisc: Some(qdisc), flows: Some(flows), ..Key::default() };
     let cases: Vec<Case> =
@@ -253,9 +274,11 @@ pub fn native(
                 let (line_ns, line_moved) = before.0.zip(after.1).map(|(a, b)| mean(a, b)).unzip();
                 let line_moved = line_moved.unwrap_or(0.0);
                 let prices = [mean(price_before.0, price_after.0), mean(price_before.1, price_after.1)];
+                let work_ns = (price_before.2 + price_after.2) / 2.0;
                 points.push(Point {
                     ns_per_packet,
-                    cpu_ns_per_packet,
+                    cpu_ns_per_packet: cpu_ns_per_packet - work_ns,
+                    work_ns,
                     dropped,
                     taken,
                     line_ns,
@@ -277,6 +300,7 @@ pub fn native(
             threads: case.key.threads,
             batch: case.key.batch,
             link,
+            work_ns,
             points,
         }
     });
@@ -317,7 +341,7 @@ mod tests {
     use super::*;
 
     fn shortly(repeat: usize) -> Asked<'static> {
-        Asked { qdiscs: &[], link: None, time: Duration::from_millis(10), repeat, quiet: true }
+        Asked { qdiscs: &[], link: None, work_ns: 0, time: Duration::from_millis(10), repeat, quiet: true }
     }
 
     #[test]
@@ -345,6 +369,18 @@ mod tests {
                 assert!((0.5..1.0).contains(&point.dropped), "{row:?}");
                 assert!(point.cpu_ns_per_packet > 1.0, "{row:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_work_of_a_sender_is_measured_and_taken_off() {
+        let asked = Asked { qdiscs: &["fq".to_owned()], work_ns: 5000, ..shortly(3) };
+        let rows = native(asked, |_, _| true, |_, _| Ok(Some(50.0))).unwrap();
+        assert!(!rows.is_empty());
+        for point in rows.iter().filter(|row| row.threads == 1).flat_map(|row| &row.points) {
+            // A packet takes a fraction of a microsecond.
+            assert!(point.work_ns > 1000.0 && point.cpu_ns_per_packet < point.work_ns, "{point:?}");
+            assert!(point.ns_per_packet > 1000.0, "{point:?}");
         }
     }
 

@@ -279,6 +279,9 @@ pub(crate) struct HostArgs {
     /// Rate of a link below the qdiscs: 100mbit. A qdisc with less room than 96 packets drops what the link does not send
     #[arg(long, value_name = "RATE", requires = "qdisc")]
     pub(crate) link: Option<LinkRate>,
+    /// Work of a sender between two packets: 1us. The queue is not full then; the report has the time beside the work
+    #[arg(long, value_name = "TIME", requires = "qdisc")]
+    pub(crate) work: Option<Span>,
     /// Time to measure each configuration: 1s, 300ms
     #[arg(long, value_name = "TIME", default_value = "250ms")]
     pub(crate) duration: Span,

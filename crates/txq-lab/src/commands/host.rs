@@ -72,6 +72,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let asked = Asked {
         qdiscs: &args.qdisc,
         link: args.link.map(LinkRate::bits),
+        work_ns: args.work.map_or(0, |work| work.0.as_nanos() as u64),
         time: args.duration.0,
         repeat: args.repeat.size(),
         quiet: args.quiet,
@@ -88,7 +89,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
         let work = Work::of(&native);
         let point = |point: &Point| {
             let machine = Simulated::priced(&machine, point.priced_ns)?;
-            let shown = machine.typical(&work, point.line_ns)?;
+            let shown = machine.typical(&work, point)?;
             anyhow::Ok((shown, (machine.hit(), machine.call())))
         };
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
@@ -180,6 +181,7 @@ fn line(row: &Row) -> String {
             "taken": point.taken,
             "line_moved": point.line_moved,
             "dropped": point.dropped,
+            "work_ns": point.work_ns,
             "simulated_cpu_ns_per_packet": simulated.cpu_ns_per_packet,
             "simulated_dropped": simulated.dropped,
         })
@@ -195,6 +197,7 @@ fn line(row: &Row) -> String {
         "cpu_ns_per_packet": median.cpu_ns_per_packet,
         "line_ns": median.line_ns,
         "link_bits_per_second": row.native.link,
+        "work_ns": row.native.work_ns,
         "dropped": median.dropped,
         "simulated_cpu_ns_per_packet": row.simulated().cpu_ns_per_packet,
         "simulated_dropped": row.simulated().dropped,
@@ -210,10 +213,14 @@ fn table(rows: &[Row], disturbed: Disturbed, args: &HostArgs) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; packets through one qdisc; CPU time of all senders for a packet handed in\n\
+        "{each} for each measurement, {} of each; packets through one qdisc; CPU time of all senders for a packet handed in{}\n\
          access: the time of an access to a line in the CPU's cache, with the code around it; call: the rest of a call of xmit;\n\
          both from one sender through each of the rows \"price\", measured beside each row\n",
-        args.repeat
+        args.repeat,
+        args.work.map_or_else(String::new, |work| format!(
+            ", without the {} of work",
+            Human(work.0.as_nanos() as u64)
+        ))
     );
     let mut heads = vec![
         "qdisc",
@@ -298,6 +305,7 @@ mod tests {
             let point = |&(taken, line_moved, price_moved)| Point {
                 ns_per_packet: 50.0,
                 cpu_ns_per_packet: 50.0,
+                work_ns: 0.0,
                 dropped: 0.0,
                 taken,
                 line_ns: Some(30.0),
@@ -312,6 +320,7 @@ mod tests {
                 threads,
                 batch: 1,
                 link: None,
+                work_ns: 0,
                 points: disturbed.iter().map(point).collect(),
             }
         };

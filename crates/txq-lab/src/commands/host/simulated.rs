@@ -6,7 +6,7 @@
 //! and so does the rest of a call, which works in registers and on the stack. Batches, two senders of one queue, and the other
 //! disciplines are predicted.
 
-use crate::bench::{NATIVE, Native};
+use crate::bench::{NATIVE, Native, Point};
 use crate::sim::Prices;
 use crate::sim::machine::Machine;
 use crate::sim::moves::Known;
@@ -110,7 +110,7 @@ impl Simulated {
 
     /// Returns the time of a packet from one sender of single packets.
     fn of_one(&self, discipline: Discipline) -> anyhow::Result<f64> {
-        Ok(self.run(&Work::plain(discipline, 1, 1), None)?.cpu_ns_per_packet)
+        Ok(self.run(&Work::plain(discipline, 1, 1), 0.0, None)?.cpu_ns_per_packet)
     }
 
     /// Returns the time of an access, in nanoseconds.
@@ -125,27 +125,30 @@ impl Simulated {
 
     /// Simulates the work with transfer times of a line around the given one; returns the median by CPU time. The simulation has no
     /// chance: senders that meet may fall into step at one transfer time, and out of it at the next. Real ones do neither for long.
-    pub(super) fn typical(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<Shown> {
-        let Some(way) = line_ns.filter(|_| work.threads > 1) else {
-            return self.run(work, line_ns);
+    pub(super) fn typical(&self, work: &Work, point: &Point) -> anyhow::Result<Shown> {
+        let beside = point.work_ns;
+        let Some(way) = point.line_ns.filter(|_| work.threads > 1) else {
+            return self.run(work, beside, point.line_ns);
         };
-        let mut all =
-            WAYS.iter().map(|part| self.run(work, Some(way * part))).collect::<anyhow::Result<Vec<_>>>()?;
+        let run = |part: &f64| self.run(work, beside, Some(way * part));
+        let mut all = WAYS.iter().map(run).collect::<anyhow::Result<Vec<_>>>()?;
         all.sort_by(|a, b| a.cpu_ns_per_packet.total_cmp(&b.cpu_ns_per_packet));
         Ok(all[all.len() / 2])
     }
 
-    /// Simulates the work, with the given transfer time of a line between the CPUs.
-    fn run(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<Shown> {
-        let setup = self.setup(work, line_ns)?;
+    /// Simulates the work of senders that spend `beside` nanoseconds for themselves before each packet, with the given transfer time of a
+    /// line between the CPUs.
+    fn run(&self, work: &Work, beside: f64, line_ns: Option<f64>) -> anyhow::Result<Shown> {
+        let setup = self.setup(work, beside.max(0.0), line_ns)?;
         let figures = plain(&setup).map_err(anyhow::Error::msg)?;
         let get = |name: &str, without: f64| figures.get(name).copied().unwrap_or(without);
         let dropped = get("drops_percent", 0.0) / 100.0;
         // The figure is of the packets sent.
-        Ok(Shown { cpu_ns_per_packet: get("cpu_ns_per_packet", f64::INFINITY) * (1.0 - dropped), dropped })
+        let whole = get("cpu_ns_per_packet", f64::INFINITY) * (1.0 - dropped);
+        Ok(Shown { cpu_ns_per_packet: whole - beside.max(0.0), dropped })
     }
 
-    fn setup(&self, work: &Work, line_ns: Option<f64>) -> anyhow::Result<Setup> {
+    fn setup(&self, work: &Work, beside: f64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
         let &Work { ref qdisc, flows, discipline, threads, batch, link } = work;
         // More senders than CPUs take turns by time slices.
         let cpus = threads.min(NATIVE_CPUS);
@@ -173,7 +176,7 @@ impl Simulated {
             ("workload.bytes", whole(NATIVE.bytes.into())),
             ("workload.credit", whole(NATIVE.limit)),
             ("workload.batch", whole(batch)),
-            ("workload.private", Value::Float(0.0)),
+            ("workload.private", Value::Float(beside)),
             ("workload.write", Value::Boolean(false)),
             ("workload.pinned", Value::Boolean(true)),
         ] {
@@ -233,7 +236,7 @@ mod tests {
                 assert!((ns / goal - 1.0).abs() < 0.01, "{discipline}: {ns} {}", simulated.hit());
             }
             assert!(simulated.call() > 0.0);
-            let batches = simulated.run(&Work::plain(NATIVE.priced[0], 1, NATIVE.batch), None).unwrap();
+            let batches = simulated.run(&Work::plain(NATIVE.priced[0], 1, NATIVE.batch), 0.0, None).unwrap();
             assert!(batches.cpu_ns_per_packet < goals[0] / 4.0, "{batches:?}");
         }
     }
@@ -251,7 +254,7 @@ mod tests {
         let machine = Machine::named(BASE_MACHINE).unwrap();
         let simulated = Simulated::priced(&machine, [100.0, 50.0]).unwrap();
         let [short, long] = [20.0, 1200.0].map(|way| {
-            simulated.run(&Work::plain(Discipline::Spinlock, 2, 1), Some(way)).unwrap().cpu_ns_per_packet
+            simulated.run(&Work::plain(Discipline::Spinlock, 2, 1), 0.0, Some(way)).unwrap().cpu_ns_per_packet
         });
         assert!(long > 1.1 * short, "{short} {long}");
     }
@@ -267,11 +270,21 @@ mod tests {
             link: Some(100_000_000),
             ..Work::plain(Discipline::Spinlock, 2, 1)
         };
-        let Shown { cpu_ns_per_packet, dropped } = simulated.run(&work, Some(50.0)).unwrap();
+        let Shown { cpu_ns_per_packet, dropped } = simulated.run(&work, 0.0, Some(50.0)).unwrap();
         // Both CPUs hand in packets all the time. The queue fills at first, so a little more than the link sends is not dropped.
         let handed_in = 2.0 * 1e9 / cpu_ns_per_packet;
         let sent = handed_in * (1.0 - dropped);
         assert!((86_000.0..100_000.0).contains(&sent), "{sent} of {handed_in}");
+    }
+
+    #[test]
+    fn work_between_packets_is_taken_off() {
+        let machine = Machine::named(BASE_MACHINE).unwrap();
+        let simulated = Simulated::priced(&machine, [100.0, 50.0]).unwrap();
+        let work = Work { qdisc: "fq".to_owned(), flows: 100, ..Work::plain(Discipline::Spinlock, 1, 1) };
+        let ns = |beside| simulated.run(&work, beside, None).unwrap().cpu_ns_per_packet;
+        let (flood, at_work) = (ns(0.0), ns(5000.0));
+        assert!((0.8..1.25).contains(&(at_work / flood)), "{flood} {at_work}");
     }
 
     #[test]
