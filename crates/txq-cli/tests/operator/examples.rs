@@ -37,7 +37,10 @@ const FIRST: [(&str, &str); 9] = [
     ),
     ("--handle 1:2", "txq tc qdisc replace dev wan root handle 1: mq"),
     ("txq ls ", "(txq daemon --socket /tmp/mine.sock &); until [ -S /tmp/mine.sock ]; do sleep 0.05; done"),
-    ("curl ", "(txq web --quiet &); until curl -s http://127.0.0.1:9119/healthz; do sleep 0.05; done"),
+    (
+        "curl ",
+        "(txq web --quiet &); for _ in {1..200}; do curl -s http://127.0.0.1:9119/healthz && break; command sleep 0.05; done",
+    ),
     ("txq dev del d0", "txq dev add d0 2> other"),
     (
         "&& txq reload",
