@@ -251,6 +251,7 @@ blocks! {
         check: |said| {
             assert!(said.contains("4000000 bytes in ") && said.contains("\n1000000 bytes in "), "{said}");
         },
+        before: "cargo build --release; PATH=$PWD/target/release:$PATH",
         ..Block { document: "docs/bad-link.md", part: "--example fetch", needs_tun: true, ..LONG }
     };
     #[ignore = "cargo xtask check operator"]
