@@ -15,17 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
-
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #what, errno, strerror(errno));          \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static union {
     struct sockaddr any;

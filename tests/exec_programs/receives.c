@@ -22,20 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
-
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #what, errno, strerror(errno));          \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 enum { LONG = 20000 };
 
@@ -249,6 +243,9 @@ static void errors(void) {
     struct msghdr message = {.msg_iov = (struct iovec *)(wall + 4096), .msg_iovlen = 1};
     CHECK(recvmsg(in, &message, 0) == -1 && errno == EFAULT);
     CHECK(recvmsg(in, (struct msghdr *)(wall + 4096), 0) == -1 && errno == EFAULT);
+    static const struct msghdr constant __attribute__((section(".rodata"))) = {0};
+    give("e");
+    CHECK(recvmsg(in, (struct msghdr *)&constant, 0) == -1 && errno == EFAULT);
     message.msg_iov = bad, message.msg_iovlen = 1025;
     CHECK(recvmsg(in, &message, 0) == -1 && errno == EMSGSIZE);
     CHECK(readv(in, bad, 1025) == -1 && errno == EINVAL);

@@ -99,6 +99,16 @@ impl Socket {
         self.taken.hidden.store(hidden, Relaxed);
     }
 
+    /// Lets the socket report only what the program wants.
+    fn report_no_more(&self, from: c_int) {
+        for ((level, name), hides) in REPORTS.into_iter().zip(self.hides_tos()) {
+            if hides {
+                let _ = sys::set_option::<c_int>(from, level, name, 0);
+            }
+        }
+        self.taken.hidden.store(0, Relaxed);
+    }
+
     /// Notes that the program has set an option.
     pub(crate) fn after_option(&self, fd: c_int, option: (c_int, c_int)) {
         let Some(bit) = REPORTS.iter().position(|report| *report == option).filter(|_| self.is_taken())
@@ -133,10 +143,12 @@ impl Sockets {
             return socket.is_taken();
         }
         let own = socket.own().filter(|_| may);
-        let is_taken = own.is_some_and(|own| {
+        let is_taken = own
+            .is_some_and(|own| socket.stand_in.made(index).is_some() && self.watch.add(index, socket, own));
+        // The thread that receives waits for the end of this.
+        if let Some(own) = own.filter(|_| is_taken) {
             socket.report(own);
-            socket.stand_in.made(index).is_some() && self.watch.add(index, socket, own)
-        });
+        }
         // Other threads receive from the stand-in from now on.
         socket.taken.is.store(if is_taken { TAKEN } else { LEFT }, Release);
         if is_taken {
@@ -154,6 +166,7 @@ impl Sockets {
             LEFT_SOCKETS.fetch_add(1, Relaxed);
             if let Some(own) = socket.own() {
                 self.watch.remove(own);
+                socket.report_no_more(own);
             }
         }
     }
@@ -168,11 +181,7 @@ impl Sockets {
             }
             let (Some([near, _]), Some(duplicate)) = (socket.stand_in.get(), socket.own()) else { return };
             self.watch.remove(duplicate);
-            for ((level, name), hides) in REPORTS.into_iter().zip(socket.hides_tos()) {
-                if hides {
-                    let _ = sys::set_option::<c_int>(duplicate, level, name, 0);
-                }
-            }
+            socket.report_no_more(duplicate);
             drop(own);
             let named = socket.named.load(Relaxed);
             for one in registered.iter().filter(|one| one.target == near) {

@@ -315,19 +315,20 @@ pub(super) unsafe extern "C-unwind" fn recvfrom(
     }
 }
 
-/// Returns a message of the program; `None` if it cannot be read, or not be written.
-fn read_message(message: *mut msghdr) -> Option<msghdr> {
+/// Returns a message of the program, and whether it can be written; `None` if it cannot be read, or has too many parts.
+fn read_message(message: *mut msghdr) -> Option<(msghdr, bool)> {
     let mut given = None;
     quietly(|| {
         let mut memory = Readable::new();
         // SAFETY: any bytes are a message, as its pointers are not read unchecked.
-        given = unsafe { memory.read(message) }.filter(|given| {
+        let found = unsafe { memory.read(message) }.filter(|found| {
+            let n = parts_of(found);
+            n <= MAX_PARTS && memory.covers(found.msg_iov, n * size_of::<iovec>())
+        });
+        given = found.map(|found| {
             // SAFETY: the message is mapped memory. No reference is made.
             let fields = unsafe { [(&raw mut (*message).msg_namelen).cast(), &raw mut (*message).msg_flags] };
-            let n = parts_of(given);
-            fields.into_iter().all(sys::is_writable)
-                && n <= MAX_PARTS
-                && memory.covers(given.msg_iov, n * size_of::<iovec>())
+            (found, fields.into_iter().all(sys::is_writable))
         });
     });
     given
@@ -339,7 +340,7 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Outcome {
         return Outcome::Kernel;
     }
     // The kernel refuses a message at once that cannot be read, or has too many parts.
-    let Some(given) = read_message(message) else { return Outcome::Kernel };
+    let Some((given, is_writable)) = read_message(message) else { return Outcome::Kernel };
     let wanted = Wanted {
         name: given.msg_name,
         name_len: if given.msg_name.is_null() { 0 } else { given.msg_namelen as usize },
@@ -355,6 +356,11 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Outcome {
     // SAFETY: `read_message` has found the parts readable.
     let outcome = unsafe { receive(fd, wanted, flags) };
     if let Outcome::Received(received) = &outcome {
+        if !is_writable {
+            // As in the kernel, the datagram is gone.
+            set_errno(libc::EFAULT);
+            return Outcome::Failed;
+        }
         // SAFETY: `read_message` has found the first and the last of these writable.
         unsafe {
             if !given.msg_name.is_null() {

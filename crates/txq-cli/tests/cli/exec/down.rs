@@ -1,12 +1,14 @@
 //! Programs whose received datagrams pass a qdisc, too.
 
 use std::net::UdpSocket;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::programs::iperf3;
 use super::{Bench, LONG, counters, end, report};
 use crate::support::dns::DnsServer;
 use crate::support::netns::Netns;
@@ -230,6 +232,22 @@ fn a_socket_that_hidden_calls_wait_for_is_received_past_the_qdisc_and_the_report
     );
 }
 
+/// A socket that finds no descriptors left is the kernel's, and reports no more than the program has asked for.
+#[test]
+fn sockets_beyond_the_descriptors_are_the_kernels() {
+    if !require_tools("descriptors", &["python3"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/exec_programs/many_sockets.py");
+    let mut command = bench.exec("pfifo_fast");
+    let ended = end(command.args(["--down", "netem delay 1ms", "--", "python3"]).arg(script));
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "300 0\n"), "{}", ended.stderr);
+    let report = report(&ended);
+    assert!(report["processes"][0]["received_past"].as_u64() > Some(0), "{report}");
+    assert!(received(&report)["sent"].as_u64() > Some(0), "{report}");
+}
+
 #[test]
 fn dig_waits_for_a_delayed_answer() {
     if !(require_root("dig") && require_tools("dig", &["ip", "dig"])) {
@@ -251,34 +269,13 @@ fn dig_waits_for_a_delayed_answer() {
 
 #[test]
 fn iperf3_receives_no_more_than_the_rate() {
-    if !(require_root("iperf3") && require_tools("iperf3", &["ip", "iperf3"])) {
-        return;
-    }
-    let (bench, namespace) = (Bench::new(), Netns::new());
-    let mut server = namespace.command("iperf3");
-    let mut server = Running::start(server.args(["-s", "-1", "--forceflush"]));
-    server.wait_for_text("Server listening", LONG);
-    let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
-    bench.prepare(&mut command);
-    command.args([
-        "exec",
-        "--json",
-        "--down",
-        "tbf rate 20mbit burst 10k latency 20ms",
-        "--",
-        "iperf3",
-        "-J",
-    ]);
-    let ended = end(command.args(["-u", "-R", "-c", "127.0.0.1", "-b", "60M", "-l", "1400", "-t", "2"]));
-    assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
-    let result: Value = serde_json::from_str(&ended.stdout).expect("iperf3's JSON");
+    let down = ["--down", "tbf rate 20mbit burst 10k latency 20ms"];
+    let Some((result, report)) = iperf3(down, &["-R", "-b", "60M"]) else { return };
     let bytes = result["end"]["sum_received"]["bytes"].as_f64().unwrap();
-    let report = report(&ended);
     let down = received(&report);
     let whole = counters(&report)["seconds"].as_f64().unwrap();
     assert!(bytes * 8.0 <= 20e6 * whole + 8.0 * 10_240.0, "{bytes}: {report}");
     // The server sends three times the rate.
     assert!(down["dropped"]["QDISC_OVERLIMIT"].as_u64() > Some(0), "{report}");
     assert!(down["sent"].as_u64() > Some(10), "{report}");
-    server.finish(LONG);
 }

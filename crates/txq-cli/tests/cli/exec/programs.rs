@@ -12,10 +12,11 @@ use crate::support::netns::Netns;
 use crate::support::process::Running;
 use crate::support::skip::{require, require_root, require_tools};
 
-#[test]
-fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
+/// Runs iperf3 under txq against a server, for two seconds of datagrams; returns what it and txq report. `None` if the machine lacks
+/// something.
+pub(super) fn iperf3(way: [&str; 2], options: &[&str]) -> Option<(Value, Value)> {
     if !(require_root("iperf3") && require_tools("iperf3", &["ip", "iperf3"])) {
-        return;
+        return None;
     }
     let (bench, namespace) = (Bench::new(), Netns::new());
     let mut server = namespace.command("iperf3");
@@ -23,24 +24,19 @@ fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
     server.wait_for_text("Server listening", LONG);
     let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
     bench.prepare(&mut command);
-    command.args([
-        "exec",
-        "--json",
-        "--qdisc",
-        "fq maxrate 20mbit",
-        "--",
-        "iperf3",
-        "-J",
-        "-u",
-        "-c",
-        "127.0.0.1",
-    ]);
-    let ended = end(command.args(["-b", "200M", "-l", "1400", "-t", "2"]));
+    command.args(["exec", "--json"]).args(way).args(["--", "iperf3", "-J", "-u", "-c", "127.0.0.1"]);
+    let ended = end(command.args(["-l", "1400", "-t", "2"]).args(options));
     assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
-    let result: Value = serde_json::from_str(&ended.stdout).expect("iperf3's JSON");
+    let result = serde_json::from_str(&ended.stdout).expect("iperf3's JSON");
+    server.finish(LONG);
+    Some((result, report(&ended)))
+}
+
+#[test]
+fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
+    let Some((result, report)) = iperf3(["--qdisc", "fq maxrate 20mbit"], &["-b", "200M"]) else { return };
     let received = &result["end"]["sum_received"];
     let (bytes, seconds) = (received["bytes"].as_f64().unwrap(), received["seconds"].as_f64().unwrap());
-    let report = report(&ended);
     let process = counters(&report);
     // fq's initial quantum, ten packets, leaves at once; all else at the rate, for as long as the device existed.
     let whole = process["seconds"].as_f64().unwrap().max(seconds);
@@ -50,7 +46,6 @@ fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
     // A receiver that does not run in time loses some.
     assert!(lost <= all / 2.0, "{received}");
     assert_eq!(process["passed"], 0, "{report}");
-    server.finish(LONG);
 }
 
 #[test]
