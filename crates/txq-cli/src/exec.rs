@@ -264,5 +264,9 @@ mod tests {
         let wrong = Ways { up: None, down: Some("netem delay x".to_owned()) };
         let wrong = failure::line(&Link::tried(&wrong, ["--qdisc", "--down"], &vec![]).unwrap_err());
         assert!(wrong.starts_with("--down: "), "{wrong}");
+        let both = Ways { up: None, down: Some("pfifo".to_owned()) };
+        let batch = vec![(2, "qdisc replace dev down root nonsense".to_owned())];
+        let wrong = failure::line(&Link::tried(&both, ["--qdisc", "--down"], &batch).unwrap_err());
+        assert!(wrong.starts_with("--batch line 2: device \"down\""), "{wrong}");
     }
 }

@@ -117,20 +117,23 @@ pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
 /// As [`apply`].
 #[doc(hidden)]
 pub fn apply_to(devices: &[&NetDev], command: &str) -> Result<(), Error> {
-    let device = devices.first().map_or_else(String::new, |dev| dev.info().name.clone());
-    let failed = |message: &str| {
-        let (device, command, message) = (device.clone(), command.to_owned(), message.to_owned());
+    let first = devices.first().map_or_else(String::new, |dev| dev.info().name.clone());
+    let failed = |device: &str, message: &str| {
+        let (device, command, message) = (device.to_owned(), command.to_owned(), message.to_owned());
         Error::Command { device, command, message }
     };
-    let text: Vec<String> = lines(command).map_err(&failed)?.into_iter().map(|(_, text)| text).collect();
-    let mut words = words(&text.join(" ")).map_err(&failed)?;
+    let unread = |message: &'static str| failed(&first, message);
+    let text: Vec<String> = lines(command).map_err(unread)?.into_iter().map(|(_, text)| text).collect();
+    let mut words = words(&text.join(" ")).map_err(unread)?;
     if words.first().is_some_and(|word| word == "tc") {
         words.remove(0);
     }
     // The device of a `mirred` is another one.
-    if !words.iter().take_while(|word| *word != "mirred").any(|word| word == "dev") {
+    let mut own = words.iter().take_while(|word| *word != "mirred");
+    let named = own.find(|word| *word == "dev").map(|_| own.next().cloned().unwrap_or_default());
+    if named.is_none() {
         let at = words.len().min(2);
-        words.splice(at..at, ["dev".to_owned(), device.clone()]);
+        words.splice(at..at, ["dev".to_owned(), first.clone()]);
     }
     let lent = Devices::default();
     devices.iter().try_for_each(|dev| lent.lend(dev))?;
@@ -138,5 +141,5 @@ pub fn apply_to(devices: &[&NetDev], command: &str) -> Result<(), Error> {
     if answer.rc == 0 {
         return Ok(());
     }
-    Err(failed(&answer.err.trim_end().replace('\n', "; ")))
+    Err(failed(&named.unwrap_or(first), &answer.err.trim_end().replace('\n', "; ")))
 }
